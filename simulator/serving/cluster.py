@@ -1,0 +1,165 @@
+"""Replicas behind a router, fed by one client."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from simpy import Event
+
+from simulator.record import Record, Status
+from simulator.serving.clock import ARRIVAL_PRIORITY, Clock
+from simulator.serving.macro import MacroReplica
+from simulator.serving.recorder import Recorder
+from simulator.serving.replica import Limits, Replica, StepSeconds
+from simulator.serving.request import Request
+from simulator.serving.routers import Router
+from simulator.serving.stepwise import StepReplica
+from simulator.streams import Streams
+
+REPLICA_OF_DETAIL: dict[str, type[Replica]] = {"macro": MacroReplica, "step": StepReplica}
+
+
+class StalledError(Exception):
+    """Nothing is left to happen, yet requests are unfinished: a bug of the simulator."""
+
+
+class Client:
+    """Sends the traffic, at most ``max_concurrency`` requests at a time."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        traffic: Iterable[tuple[float, int, int]],
+        send: Callable[[Request], None],
+        max_concurrency: int | None,
+    ) -> None:
+        self._clock = clock
+        self._traffic = iter(traffic)
+        self._send = send
+        self._slots = max_concurrency
+        self._held: deque[Request] = deque()
+        self._created = 0
+        self._schedule_next()
+
+    def _schedule_next(self) -> None:
+        upcoming = next(self._traffic, None)
+        if upcoming is not None:
+            self._upcoming = upcoming
+            self._clock.call_at(upcoming[0], ARRIVAL_PRIORITY, self._create)
+
+    def _create(self, event: Event) -> None:
+        created_s, input_tokens, output_tokens = self._upcoming
+        request = Request(self._created, created_s, created_s, input_tokens, output_tokens)
+        self._created += 1
+        if self._slots is None:
+            self._send(request)
+        elif self._slots:
+            self._slots -= 1
+            self._send(request)
+        else:
+            self._held.append(request)
+        self._schedule_next()
+
+    def ended(self) -> None:
+        """One of its requests ended; the next one that is held is sent at once."""
+        if self._slots is None:
+            return
+        self._slots += 1
+        if self._held:
+            self._clock.call_at(self._clock.now, ARRIVAL_PRIORITY, self._release)
+
+    def _release(self, event: Event) -> None:
+        assert self._slots is not None
+        if not self._held or not self._slots:
+            return
+        self._slots -= 1
+        request = self._held.popleft()
+        request.arrival_s = self._clock.now
+        self._send(request)
+
+
+class Cluster:
+    """Replicas of one model behind a router."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        costs: Sequence[StepSeconds],
+        limits: Limits,
+        router: Router,
+        streams: Streams,
+        recorder: Recorder,
+        *,
+        detail: str,
+        max_model_len: int,
+        max_concurrency: int | None,
+        traffic: Iterable[tuple[float, int, int]],
+    ) -> None:
+        self._limits = limits
+        self._max_model_len = max_model_len
+        self._recorder = recorder
+        kind = REPLICA_OF_DETAIL[detail]
+        self.replicas = [
+            kind(index, clock, cost, limits, recorder, self._ended) for index, cost in enumerate(costs)
+        ]
+        self._choices = router.choices(self.replicas, streams)
+        self._clock = clock
+        self._client = Client(clock, traffic, self._route, max_concurrency)
+
+    def _route(self, request: Request) -> None:
+        status = self._verdict(request)
+        if status is Status.FINISHED:
+            next(self._choices).submit(request)
+        else:
+            self._recorder.end(request, status, self._clock.now, -1, 0)
+            self._client.ended()
+
+    def _verdict(self, request: Request) -> Status:
+        """Why the request can never be served, or FINISHED."""
+        if request.input_tokens + request.output_tokens > self._max_model_len:
+            return Status.REJECTED_CONTEXT
+        if self._limits.blocks(request.most_slots) > self._limits.num_blocks:
+            return Status.REJECTED_KV_CAPACITY
+        return Status.FINISHED
+
+    def _ended(self, request: Request) -> None:
+        self._client.ended()
+
+
+def serve(
+    costs: Sequence[StepSeconds],
+    limits: Limits,
+    router: Router,
+    streams: Streams,
+    traffic: Iterable[tuple[float, int, int]],
+    *,
+    detail: str = "macro",
+    max_model_len: int,
+    max_concurrency: int | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> Record:
+    """Serve the traffic to its end.
+
+    ``costs`` has one entry per replica; ``traffic`` yields (seconds, prompt tokens, output tokens) in
+    order of time. Raises StalledError when requests are left that nothing will ever serve.
+    """
+    clock = Clock()
+    recorder = Recorder(len(costs), on_progress)
+    cluster = Cluster(
+        clock,
+        costs,
+        limits,
+        router,
+        streams,
+        recorder,
+        detail=detail,
+        max_model_len=max_model_len,
+        max_concurrency=max_concurrency,
+        traffic=traffic,
+    )
+    clock.run()
+    stalled = [line for replica in cluster.replicas if (line := replica.unfinished())]
+    if stalled:
+        raise StalledError("; ".join(stalled))
+    return recorder.record(tuple(limits.num_blocks for _ in costs))

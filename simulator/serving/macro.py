@@ -1,0 +1,219 @@
+"""The default level of detail: one event for many engine steps.
+
+Between two changes of its batch a replica's step time is affine in the context, so the replica leaps
+to the first of: a request finishes, a block cannot be allocated, an arrival that can be admitted.
+``StepReplica`` is the slow reference that it equals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, sqrt
+
+from simpy import Event
+
+from simulator.serving.clock import Clock
+from simulator.serving.decode_batch import DecodeBatch
+from simulator.serving.recorder import Recorder
+from simulator.serving.replica import Anchor, Limits, Replica, StepSeconds
+from simulator.serving.request import Request
+
+
+class MacroReplica(Replica):
+    """A replica that leaps over the steps between two changes of its batch."""
+
+    def __init__(
+        self,
+        index: int,
+        clock: Clock,
+        cost: StepSeconds,
+        limits: Limits,
+        recorder: Recorder,
+        on_end: Callable[[Request], None],
+    ) -> None:
+        super().__init__(index, clock, cost, limits, recorder, on_end)
+        self._decodes = DecodeBatch(limits.block_size)
+        self._running: dict[int, Request] = {}  # by rank of admission, last admitted last
+        self._prefilling: Request | None = None  # admitted last, its prompt not yet processed
+        self._reserved = 0  # blocks of the prompts in process
+        self._chunks: list[Request] = []  # prompt chunks of the running step
+        self._run: Anchor | None = None  # the decode steps under way since the last change of the batch
+        self._done = 0  # steps of the run that are over
+        self._leap = 0  # steps of the run when the pending event comes
+
+    @property
+    def kv_blocks_used(self) -> int:
+        ahead = 1 if self._run is None else self._step_under_way() - self._done
+        return self._reserved + self._decodes.blocks_at(self._decodes.clock + ahead)
+
+    def submit(self, request: Request) -> None:
+        self.outstanding += 1
+        self.waiting.append(request)
+        if self._pending is None:
+            self._wake()
+        elif self._run is not None and len(self.waiting) == 1:
+            self._cut_leap(request)
+
+    def _cut_leap(self, request: Request) -> None:
+        """End the leap with the running step if the request can be admitted then.
+
+        Free blocks only shrink within a leap, so what cannot be admitted then cannot be later in it.
+        """
+        if self._decodes.count >= self._limits.max_num_seqs:
+            return
+        steps = self._step_under_way()
+        if steps == self._leap:
+            return
+        used = self._decodes.blocks_at(self._decodes.clock + steps - self._done + 1)
+        if used + self._limits.blocks(request.prefill_tokens) <= self._limits.num_blocks:
+            self._leap_to(steps)
+
+    def _step_under_way(self) -> int:
+        """The first boundary of the run at or after now: b/2*k**2 + (a - b/2)*k = elapsed, rounded up."""
+        run = self._run
+        assert run is not None
+        now_s = self._clock.now
+        slope = run.first_s - 0.5 * run.growth_s
+        elapsed_s = now_s - run.start_s
+        root = sqrt(slope * slope + 2.0 * run.growth_s * elapsed_s)
+        divisor = slope + root
+        steps = ceil(2.0 * elapsed_s / divisor) if divisor > 0.0 else self._leap
+        steps = min(max(steps, self._done + 1), self._leap)
+        while steps < self._leap and run.boundary_s(steps) < now_s:
+            steps += 1
+        while steps > self._done + 1 and run.boundary_s(steps - 1) >= now_s:
+            steps -= 1
+        return steps
+
+    def _boundary(self, event: Event) -> None:
+        if event is not self._pending:
+            return  # a leap that was cut
+        now_s = self._clock.now
+        self._pending = None
+        if self._run is not None:
+            self._end_leap(self._run)
+        elif self._chunks:
+            self._end_mixed_step(now_s)
+        self._finish_decodes(now_s)
+        self._start_step(now_s)
+
+    def _end_leap(self, run: Anchor) -> None:
+        first, last = self._done, self._leap
+        self._decodes.clock += last - first
+        self._done = last
+        self._row += 1
+        start_s = run.boundary_s(first) if first else run.start_s
+        blocks = self._blocks_at_start
+        self._rows.extend(
+            (start_s, last - first, run.count, run.kv_tokens(first, last), 0, 0, 0, 0.0, blocks)
+        )
+
+    def _end_mixed_step(self, now_s: float) -> None:
+        decodes = self._decodes
+        decodes.clock += 1
+        self._row += 1
+        self._rows.extend(self._mixed_row)
+        for request in self._chunks:
+            request.prefilled += request.chunk_tokens
+            if request.prefilled == request.prefill_tokens:
+                self._reserved -= self._limits.blocks(request.prefilled)
+                self._first_token(request, now_s)
+                if request.generated == request.output_tokens:
+                    self._leave(request, now_s)
+                else:
+                    decodes.join(request, request.prefilled, request.output_tokens - request.generated)
+        self._chunks = []
+
+    def _finish_decodes(self, now_s: float) -> None:
+        for request in self._decodes.pop_finished():
+            self._run = None
+            self._leave(request, now_s)
+
+    def _leave(self, request: Request, now_s: float) -> None:
+        del self._running[request.admission]
+        self._end(request, now_s)
+
+    def _start_step(self, now_s: float) -> None:
+        evicted = self._make_room(now_s)
+        chunks = self._next_chunks(now_s, admit=not evicted)
+        if chunks:
+            self._start_mixed_step(now_s, chunks)
+        elif self._decodes.count:
+            self._start_leap(now_s, evicted)
+
+    def _make_room(self, now_s: float) -> bool:
+        """Evict the requests admitted last until every decoding request has its next slot."""
+        decodes = self._decodes
+        evicted = False
+        while self._reserved + decodes.blocks_at(decodes.clock + 1) > self._limits.num_blocks:
+            request = self._running.pop(next(reversed(self._running)))
+            decoding = request is not self._prefilling
+            if decoding:
+                done = decodes.clock - request.slots_origin - request.prefilled
+                request.generated += done
+                decodes.leave(request)
+                self._run = None
+            else:
+                self._reserved -= self._limits.blocks(request.prefill_tokens)
+                self._prefilling = None
+            self._evict(request, now_s, decoding)
+            evicted = True
+        return evicted
+
+    def _next_chunks(self, now_s: float, admit: bool) -> list[Request]:
+        """Prompt chunks of the next step: the prompt in process, then the head of the queue."""
+        limits = self._limits
+        decodes = self._decodes
+        budget = limits.max_num_batched_tokens - decodes.count
+        chunks: list[Request] = []
+        request = self._prefilling
+        if request is not None:
+            budget -= self._take_chunk(request, budget, chunks)
+        waiting = self.waiting
+        if not admit or not waiting:
+            return chunks
+        free = limits.num_blocks - self._reserved - decodes.blocks_at(decodes.clock + 1)
+        while waiting and budget and len(self._running) < limits.max_num_seqs:
+            blocks = limits.blocks(waiting[0].prefill_tokens)
+            if blocks > free:
+                break
+            free -= blocks
+            self._reserved += blocks
+            request = waiting.popleft()
+            self._admit(request, now_s)
+            self._running[request.admission] = request
+            budget -= self._take_chunk(request, budget, chunks)
+        return chunks
+
+    def _take_chunk(self, request: Request, budget: int, chunks: list[Request]) -> int:
+        left = request.input_tokens + request.generated - request.prefilled
+        request.chunk_tokens = tokens = min(left, budget)
+        self._prefilling = request if left > budget else None
+        chunks.append(request)
+        return tokens
+
+    def _start_mixed_step(self, now_s: float, chunks: list[Request]) -> None:
+        decodes = self._decodes
+        count = decodes.count
+        context = decodes.context() if count else 0
+        seconds, tokens, completions, attention_s = self._mixed_s(count, context, chunks)
+        blocks = self._reserved + decodes.blocks_at(decodes.clock + 1)
+        self._mixed_row = (now_s, 1, count, context, tokens, len(chunks), completions, attention_s, blocks)
+        self._chunks = chunks
+        self._run = None
+        self._pending = self._clock.call_at(now_s + seconds, self._priority, self._boundary)
+
+    def _start_leap(self, now_s: float, evicted: bool) -> None:
+        """Leap as far as the batch stays as it is; after an eviction the queue is looked at again at once."""
+        decodes = self._decodes
+        if self._run is None:
+            self._run = self._anchor(now_s, decodes.count, decodes.context())
+            self._done = 0
+        self._blocks_at_start = decodes.blocks_at(decodes.clock + 1)
+        steps = 1 if evicted else decodes.steps_that_fit(decodes.steps_to_finish(), self._limits.num_blocks)
+        self._leap_to(self._done + steps)
+
+    def _leap_to(self, steps: int) -> None:
+        assert self._run is not None
+        self._leap = steps
+        self._pending = self._clock.call_at(self._run.boundary_s(steps), self._priority, self._boundary)

@@ -1,0 +1,87 @@
+"""Writes down what happens, in flat columns."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from math import nan
+
+import numpy as np
+
+from simulator.record import PREEMPTION_COLUMNS, REQUEST_COLUMNS, STEP_COLUMNS, Floats, Record, Status
+from simulator.serving.request import Request
+
+PROGRESS_EVERY = 4096
+
+
+def _known(time_or_row: float | None) -> float:
+    return nan if time_or_row is None else time_or_row
+
+
+class Recorder:
+    """Collects the facts of one run."""
+
+    def __init__(self, replicas: int, on_progress: Callable[[int], None] | None = None) -> None:
+        self.steps = tuple(array("d") for _ in range(replicas))
+        self.ended = 0
+        self._requests = array("d")
+        self._preemptions = array("d")
+        self._on_progress = on_progress
+
+    def end(self, request: Request, status: Status, end_s: float, replica: int, row: int) -> None:
+        """The request is finished or rejected."""
+        self._requests.extend(
+            (
+                request.id,
+                status,
+                request.created_s,
+                request.arrival_s,
+                _known(request.admitted_s),
+                _known(request.first_token_s),
+                end_s,
+                request.input_tokens,
+                request.output_tokens,
+                request.preemptions,
+                replica,
+                _known(request.admitted_row),
+                row,
+            )
+        )
+        self.ended += 1
+        if self._on_progress is not None and self.ended % PROGRESS_EVERY == 0:
+            self._on_progress(self.ended)
+
+    def resumed(self, request: Request, replica: int, row: int, now_s: float, gap_s: float) -> None:
+        """Recomputation after an eviction is over (or cut off by the next eviction)."""
+        self._preemptions.extend(
+            (
+                request.id,
+                replica,
+                _known(request.evicted_row),
+                _known(request.evicted_s),
+                _known(request.readmitted_row),
+                _known(request.readmitted_s),
+                row,
+                now_s,
+                gap_s,
+            )
+        )
+
+    def record(self, kv_blocks: tuple[int, ...]) -> Record:
+        """The facts as arrays, requests in order of their id."""
+        requests = _table(self._requests, len(REQUEST_COLUMNS))
+        requests = requests[np.argsort(requests[:, 0], kind="stable")]
+        preemptions = _table(self._preemptions, len(PREEMPTION_COLUMNS))
+        preemptions = preemptions[np.argsort(preemptions[:, 0], kind="stable")]
+        end_s = float(requests[:, REQUEST_COLUMNS.index("finish_s")].max()) if len(requests) else 0.0
+        return Record(
+            requests=requests,
+            steps=tuple(_table(rows, len(STEP_COLUMNS)) for rows in self.steps),
+            preemptions=preemptions,
+            kv_blocks=kv_blocks,
+            end_s=end_s,
+        )
+
+
+def _table(values: array[float], columns: int) -> Floats:
+    return np.frombuffer(values, dtype=np.float64).reshape(-1, columns) if values else np.empty((0, columns))

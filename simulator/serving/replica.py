@@ -1,0 +1,177 @@
+"""What every replica is: a queue of requests, a batch, and the rules of admission and eviction.
+
+The rules are those of vLLM V1's scheduler: running requests first, one token each; what is left of
+``max_num_batched_tokens`` goes to prompt chunks, first come first served; a request is admitted when
+the blocks of its whole prompt are free; when no block is left for a decoding request, the request
+admitted last is evicted and goes to the head of the queue, to be recomputed.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import nan
+from typing import Protocol
+
+from simpy import Event
+
+from simulator.record import Status
+from simulator.serving.clock import Clock, replica_priority
+from simulator.serving.recorder import Recorder
+from simulator.serving.request import Request
+
+
+class StepSeconds(Protocol):
+    """Seconds of an engine step: ``base_s + kv_s_per_token * context + sum(attention_s)``."""
+
+    kv_s_per_token: float
+
+    def base_s(self, decodes: int, chunk_tokens: int, chunks: int, completions: int) -> float:
+        """Everything that does not depend on the context."""
+
+    def attention_s(self, new_tokens: int, prefix_tokens: int) -> float:
+        """Attention of one prompt chunk over itself and what came before it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What bounds the batch of a replica."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int
+    num_blocks: int
+
+    def blocks(self, tokens: int) -> int:
+        """Blocks that hold ``tokens`` tokens."""
+        return -(-tokens // self.block_size)
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A run of decode steps of one batch: the k-th boundary is one formula, however it is reached."""
+
+    start_s: float
+    count: int
+    context: int
+    first_s: float
+    growth_s: float
+
+    def boundary_s(self, steps: int) -> float:
+        """When step number ``steps`` ends; step i lasts ``first_s + i*growth_s``, i from 0."""
+        return self.start_s + (steps * self.first_s + self.growth_s * (steps * (steps - 1) // 2))
+
+    def kv_tokens(self, first: int, last: int) -> int:
+        """Cached tokens read by steps ``first`` to ``last`` (excluded)."""
+        return (last - first) * self.context + self.count * ((last * (last - 1) - first * (first - 1)) // 2)
+
+
+class Replica(ABC):
+    """An engine that steps over batches, seen from the router."""
+
+    def __init__(
+        self,
+        index: int,
+        clock: Clock,
+        cost: StepSeconds,
+        limits: Limits,
+        recorder: Recorder,
+        on_end: Callable[[Request], None],
+    ) -> None:
+        self.index = index
+        self.outstanding = 0
+        self.waiting: deque[Request] = deque()
+        self._clock = clock
+        self._cost = cost
+        self._limits = limits
+        self._recorder = recorder
+        self._rows = recorder.steps[index]
+        self._row = 0
+        self._on_end = on_end
+        self._priority = replica_priority(index)
+        self._pending: Event | None = None
+        self._admissions = 0
+
+    @property
+    @abstractmethod
+    def kv_blocks_used(self) -> int:
+        """Blocks in use during the step that runs now."""
+
+    @abstractmethod
+    def submit(self, request: Request) -> None:
+        """Take a request from the router."""
+
+    @abstractmethod
+    def _boundary(self, event: Event) -> None:
+        """A step has ended, or an idle replica wakes: account for it and start the next one."""
+
+    def unfinished(self) -> str | None:
+        """Who waits for what, or None when nothing is left."""
+        if not self.outstanding:
+            return None
+        return f"replica {self.index}: {self.outstanding} requests unfinished, {len(self.waiting)} of them waiting"
+
+    def _wake(self) -> None:
+        self._pending = self._clock.call_at(self._clock.now, self._priority, self._boundary)
+
+    def _anchor(self, now_s: float, count: int, context: int) -> Anchor:
+        kv_s = self._cost.kv_s_per_token
+        first_s = self._cost.base_s(count, 0, 0, 0) + kv_s * context
+        return Anchor(now_s, count, context, first_s, kv_s * count)
+
+    def _mixed_s(self, count: int, context: int, chunks: list[Request]) -> tuple[float, int, int, float]:
+        """Seconds, prompt tokens, completed prompts and attention seconds of a step with chunks."""
+        cost = self._cost
+        tokens = completions = 0
+        attention_s = 0.0
+        for request in chunks:
+            new = request.chunk_tokens
+            tokens += new
+            attention_s += cost.attention_s(new, request.prefilled)
+            if request.prefilled + new == request.input_tokens + request.generated:
+                completions += 1
+        base_s = cost.base_s(count, tokens, len(chunks), completions)
+        return base_s + cost.kv_s_per_token * context + attention_s, tokens, completions, attention_s
+
+    def _admit(self, request: Request, now_s: float) -> None:
+        request.admission = self._admissions
+        self._admissions += 1
+        request.prefilled = 0
+        if request.admitted_s is None:
+            request.admitted_s = now_s
+            request.admitted_row = self._row
+        else:
+            request.readmitted_s = now_s
+            request.readmitted_row = self._row
+
+    def _evict(self, request: Request, now_s: float, decoding: bool) -> None:
+        """The request loses its blocks and goes to the head of the queue."""
+        if decoding:
+            request.last_token_s = now_s
+        elif request.evicted_s is not None:
+            self._recorder.resumed(request, self.index, self._row, now_s, nan)
+        request.evicted_s = now_s
+        request.evicted_row = self._row
+        request.readmitted_s = None
+        request.readmitted_row = None
+        request.admission = -1
+        request.preemptions += 1
+        self.waiting.appendleft(request)
+
+    def _first_token(self, request: Request, now_s: float) -> None:
+        """The prompt is processed (again): one more token is out."""
+        request.generated += 1
+        if request.first_token_s is None:
+            request.first_token_s = now_s
+        if request.evicted_s is not None:
+            last_s = request.last_token_s
+            gap_s = nan if last_s is None else now_s - last_s
+            self._recorder.resumed(request, self.index, self._row, now_s, gap_s)
+            request.evicted_s = None
+
+    def _end(self, request: Request, now_s: float) -> None:
+        self.outstanding -= 1
+        self._recorder.end(request, Status.FINISHED, now_s, self.index, self._row)
+        self._on_end(request)

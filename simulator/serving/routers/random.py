@@ -1,0 +1,20 @@
+"""A replica drawn at random."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from simulator.serving.replica import Replica
+from simulator.streams import Streams
+
+
+@dataclass(frozen=True)
+class Random:
+    """A replica drawn uniformly."""
+
+    def choices(self, replicas: Sequence[Replica], streams: Streams) -> Iterator[Replica]:
+        """The replica of each request, from the stream ``router``."""
+        rng = streams("router")
+        while True:
+            yield replicas[rng.integers(len(replicas))]

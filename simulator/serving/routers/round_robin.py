@@ -1,0 +1,19 @@
+"""Each replica in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+
+from simulator.serving.replica import Replica
+from simulator.streams import Streams
+
+
+@dataclass(frozen=True)
+class RoundRobin:
+    """Each replica in turn, whatever its load."""
+
+    def choices(self, replicas: Sequence[Replica], streams: Streams) -> Iterator[Replica]:
+        """The replica of each request, in order of arrival."""
+        return cycle(replicas)

@@ -1,0 +1,158 @@
+"""The reference level of detail: one event per engine step, every request touched in every step.
+
+Slow and obvious; kept forever to hold the fast level against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from simpy import Event
+
+from simulator.serving.clock import Clock
+from simulator.serving.recorder import Recorder
+from simulator.serving.replica import Anchor, Limits, Replica, StepSeconds
+from simulator.serving.request import Request
+
+
+class StepReplica(Replica):
+    """A replica that handles each of its steps by itself."""
+
+    def __init__(
+        self,
+        index: int,
+        clock: Clock,
+        cost: StepSeconds,
+        limits: Limits,
+        recorder: Recorder,
+        on_end: Callable[[Request], None],
+    ) -> None:
+        super().__init__(index, clock, cost, limits, recorder, on_end)
+        self._running: list[Request] = []  # in order of admission
+        self._slots: dict[Request, int] = {}  # tokens whose KV is computed
+        self._blocks: dict[Request, int] = {}  # blocks allocated
+        self._to_prefill: dict[Request, int] = {}  # tokens left before it decodes
+        self._chunks: list[Request] = []
+        self._decoding: list[Request] = []  # decode one token in the running step
+        self._run: Anchor | None = None
+        self._done = 0
+
+    @property
+    def kv_blocks_used(self) -> int:
+        return sum(self._blocks.values())
+
+    def submit(self, request: Request) -> None:
+        self.outstanding += 1
+        self.waiting.append(request)
+        if self._pending is None:
+            self._wake()
+
+    def _boundary(self, event: Event) -> None:
+        now_s = self._clock.now
+        self._pending = None
+        if self._decoding or self._chunks:
+            self._row += 1
+            self._rows.extend(self._step_row)
+            self._end_step(now_s)
+        self._start_step(now_s)
+
+    def _end_step(self, now_s: float) -> None:
+        for request in self._chunks:
+            self._slots[request] += request.chunk_tokens
+            self._to_prefill[request] -= request.chunk_tokens
+            request.prefilled += request.chunk_tokens
+            if self._to_prefill[request] == 0:
+                self._first_token(request, now_s)
+        for request in self._decoding:
+            self._slots[request] += 1
+            request.generated += 1
+        for request in list(self._running):
+            if self._to_prefill[request] == 0 and request.generated == request.output_tokens:
+                self._running.remove(request)
+                self._free(request)
+                self._run = None
+                self._end(request, now_s)
+
+    def _free(self, request: Request) -> None:
+        del self._slots[request], self._blocks[request], self._to_prefill[request]
+
+    def _free_blocks(self) -> int:
+        return self._limits.num_blocks - sum(self._blocks.values())
+
+    def _start_step(self, now_s: float) -> None:
+        evicted = self._make_room(now_s)
+        self._decoding = [request for request in self._running if self._to_prefill[request] == 0]
+        budget = self._limits.max_num_batched_tokens - len(self._decoding)
+        self._chunks = []
+        for request in self._running:
+            if self._to_prefill[request] > 0:
+                budget = self._take_chunk(request, budget)
+        if not evicted:
+            self._admit_waiting(budget, now_s)
+        if self._running:
+            self._run_step(now_s)
+
+    def _make_room(self, now_s: float) -> bool:
+        """A block for each decoding request that needs one, from the requests admitted last if need be."""
+        evicted = False
+        for request in list(self._running):
+            if request.admission < 0 or self._to_prefill[request] > 0:
+                continue
+            needed = self._limits.blocks(self._slots[request] + 1)
+            while request.admission >= 0 and needed - self._blocks[request] > self._free_blocks():
+                last = self._running.pop()
+                decoding = self._to_prefill[last] == 0
+                self._free(last)
+                self._run = None
+                self._evict(last, now_s, decoding)
+                evicted = True
+            if request.admission >= 0:
+                self._blocks[request] = needed
+        return evicted
+
+    def _admit_waiting(self, budget: int, now_s: float) -> None:
+        while self.waiting and budget > 0 and len(self._running) < self._limits.max_num_seqs:
+            request = self.waiting[0]
+            blocks = self._limits.blocks(request.prefill_tokens)
+            if blocks > self._free_blocks():
+                return
+            self.waiting.popleft()
+            self._admit(request, now_s)
+            self._running.append(request)
+            self._slots[request] = 0
+            self._blocks[request] = blocks
+            self._to_prefill[request] = request.prefill_tokens
+            budget = self._take_chunk(request, budget)
+
+    def _take_chunk(self, request: Request, budget: int) -> int:
+        request.chunk_tokens = min(self._to_prefill[request], budget)
+        self._chunks.append(request)
+        return budget - request.chunk_tokens
+
+    def _run_step(self, now_s: float) -> None:
+        count = len(self._decoding)
+        context = sum(self._slots[request] + 1 for request in self._decoding)
+        blocks = self.kv_blocks_used
+        if self._chunks:
+            seconds, tokens, completions, attention_s = self._mixed_s(count, context, self._chunks)
+            end_s = now_s + seconds
+            self._step_row = (
+                now_s,
+                1,
+                count,
+                context,
+                tokens,
+                len(self._chunks),
+                completions,
+                attention_s,
+                blocks,
+            )
+            self._run = None
+        else:
+            if self._run is None:
+                self._run = self._anchor(now_s, count, context)
+                self._done = 0
+            self._done += 1
+            end_s = self._run.boundary_s(self._done)
+            self._step_row = (now_s, 1, count, context, 0, 0, 0, 0.0, blocks)
+        self._pending = self._clock.call_at(end_s, self._priority, self._boundary)
