@@ -6,14 +6,15 @@ from collections.abc import Callable
 from heapq import heappush
 
 from simpy import Environment, Event
+from simpy.events import EventPriority
 
-ARRIVAL_PRIORITY = 0
+ARRIVAL_PRIORITY = EventPriority(0)
 """An arrival that ties with the end of a step comes before it, so the step's end sees it."""
 
 
-def replica_priority(index: int) -> int:
+def replica_priority(index: int) -> EventPriority:
     """Steps of different replicas that end together are handled in order of the replicas."""
-    return 1 + index
+    return EventPriority(1 + index)
 
 
 class Clock(Environment):
@@ -23,7 +24,7 @@ class Clock(Environment):
     not be ``t``, so events are put at the time itself.
     """
 
-    def call_at(self, time_s: float, priority: int, callback: Callable[[Event], None]) -> Event:
+    def call_at(self, time_s: float, priority: EventPriority, callback: Callable[[Event], None]) -> Event:
         """Call ``callback`` at ``time_s``, which must not lie in the past."""
         event = Event(self)
         event._ok = True

@@ -37,6 +37,8 @@ class MacroReplica(Replica):
         self._prefilling: Request | None = None  # admitted last, its prompt not yet processed
         self._reserved = 0  # blocks of the prompts in process
         self._chunks: list[Request] = []  # prompt chunks of the running step
+        self._mixed_row: tuple[float, ...] = ()  # the step log's row of the running step with chunks
+        self._blocks_at_start = 0  # blocks in use in the first step of the leap
         self._run: Anchor | None = None  # the decode steps under way since the last change of the batch
         self._done = 0  # steps of the run that are over
         self._leap = 0  # steps of the run when the pending event comes

@@ -111,7 +111,8 @@ class Replica(ABC):
         """Who waits for what, or None when nothing is left."""
         if not self.outstanding:
             return None
-        return f"replica {self.index}: {self.outstanding} requests unfinished, {len(self.waiting)} of them waiting"
+        waiting = len(self.waiting)
+        return f"replica {self.index}: {self.outstanding} requests unfinished, {waiting} of them waiting"
 
     def _wake(self) -> None:
         self._pending = self._clock.call_at(self._clock.now, self._priority, self._boundary)

@@ -34,6 +34,7 @@ class StepReplica(Replica):
         self._to_prefill: dict[Request, int] = {}  # tokens left before it decodes
         self._chunks: list[Request] = []
         self._decoding: list[Request] = []  # decode one token in the running step
+        self._step_row: tuple[float, ...] = ()  # the step log's row of the running step
         self._run: Anchor | None = None
         self._done = 0
 

@@ -17,4 +17,4 @@ class Random:
         """The replica of each request, from the stream ``router``."""
         rng = streams("router")
         while True:
-            yield replicas[rng.integers(len(replicas))]
+            yield replicas[int(rng.integers(len(replicas)))]
