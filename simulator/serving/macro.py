@@ -38,6 +38,7 @@ class MacroReplica(Replica):
         self._reserved = 0  # blocks of the prompts in process
         self._chunks: list[Request] = []  # prompt chunks of the running step
         self._mixed_row: tuple[float, ...] = ()  # the step log's row of the running step with chunks
+        self._decode_blocks = 0  # blocks that the decoding requests hold in the coming step
         self._blocks_at_start = 0  # blocks in use in the first step of the leap
         self._run: Anchor | None = None  # the decode steps under way since the last change of the batch
         self._done = 0  # steps of the run that are over
@@ -147,7 +148,8 @@ class MacroReplica(Replica):
         """Evict the requests admitted last until every decoding request has its next slot."""
         decodes = self._decodes
         evicted = False
-        while self._reserved + decodes.blocks_at(decodes.clock + 1) > self._limits.num_blocks:
+        self._decode_blocks = decodes.blocks_at(decodes.clock + 1)
+        while self._reserved + self._decode_blocks > self._limits.num_blocks:
             request = self._running.pop(next(reversed(self._running)))
             decoding = request is not self._prefilling
             if decoding:
@@ -159,14 +161,14 @@ class MacroReplica(Replica):
                 self._reserved -= self._limits.blocks(request.prefill_tokens)
                 self._prefilling = None
             self._evict(request, now_s, decoding)
+            self._decode_blocks = decodes.blocks_at(decodes.clock + 1)
             evicted = True
         return evicted
 
     def _next_chunks(self, now_s: float, admit: bool) -> list[Request]:
         """Prompt chunks of the next step: the prompt in process, then the head of the queue."""
         limits = self._limits
-        decodes = self._decodes
-        budget = limits.max_num_batched_tokens - decodes.count
+        budget = limits.max_num_batched_tokens - self._decodes.count
         chunks: list[Request] = []
         request = self._prefilling
         if request is not None:
@@ -174,7 +176,7 @@ class MacroReplica(Replica):
         waiting = self.waiting
         if not admit or not waiting:
             return chunks
-        free = limits.num_blocks - self._reserved - decodes.blocks_at(decodes.clock + 1)
+        free = limits.num_blocks - self._reserved - self._decode_blocks
         while waiting and budget and len(self._running) < limits.max_num_seqs:
             blocks = limits.blocks(waiting[0].prefill_tokens)
             if blocks > free:
@@ -199,7 +201,7 @@ class MacroReplica(Replica):
         count = decodes.count
         context = decodes.context() if count else 0
         seconds, tokens, completions, attention_s = self._mixed_s(count, context, chunks)
-        blocks = self._reserved + decodes.blocks_at(decodes.clock + 1)
+        blocks = self._reserved + self._decode_blocks
         self._mixed_row = (now_s, 1, count, context, tokens, len(chunks), completions, attention_s, blocks)
         self._chunks = chunks
         self._run = None
@@ -211,7 +213,7 @@ class MacroReplica(Replica):
         if self._run is None:
             self._run = self._anchor(now_s, decodes.count, decodes.context())
             self._done = 0
-        self._blocks_at_start = decodes.blocks_at(decodes.clock + 1)
+        self._blocks_at_start = self._decode_blocks
         steps = 1 if evicted else decodes.steps_that_fit(decodes.steps_to_finish(), self._limits.num_blocks)
         self._leap_to(self._done + steps)
 

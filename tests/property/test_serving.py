@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from hypothesis import given, settings
 
@@ -127,7 +129,7 @@ def test_no_effect_comes_before_its_cause(case: Case) -> None:
         column(finished, REQUEST_COLUMNS, name)
         for name in ("created_s", "arrival_s", "admitted_s", "first_token_s", "finish_s")
     ]
-    for earlier, later in zip(times, times[1:], strict=False):
+    for earlier, later in pairwise(times):
         assert (earlier <= later).all()
     single = column(finished, REQUEST_COLUMNS, "output_tokens") == 1
     assert (times[3][single] == times[4][single]).all()
