@@ -15,7 +15,9 @@ from pathlib import Path
 import numpy as np
 
 
-def lengths(rng: np.random.Generator, count: int, median: float, sigma: float, low: int, high: int) -> np.ndarray:
+def lengths(
+    rng: np.random.Generator, count: int, median: float, sigma: float, low: int, high: int
+) -> np.ndarray:
     """Clipped lognormal lengths in tokens."""
     return np.clip(np.rint(rng.lognormal(log(median), sigma, count)), low, high).astype(int)
 
@@ -33,7 +35,9 @@ def write(path: Path, requests: int, rate_per_s: float, seed: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("path", type=Path)
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--rate", type=float, default=3.0)

@@ -1,0 +1,105 @@
+"""Speed of the simulation, as ratios within one run.
+
+    python benchmarks/speed.py            # reference trace, about a minute
+    python benchmarks/speed.py --million  # and a million requests of azure-conv on nine replicas
+
+Times are CPU-seconds of this process. Bare SimPy is one process per request that waits for three timeouts
+(to arrive, to its first token, to its end): what any simulator in SimPy pays for a request at least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import process_time
+
+import simpy
+from reference_trace import write
+
+from simulator.catalog import Catalog
+from simulator.scenario import Scenario
+from simulator.simulation import Result, simulate
+
+
+def timed(work: Callable[[], object]) -> float:
+    """CPU-seconds of ``work``; the best of three."""
+    best_s = float("inf")
+    for _ in range(3):
+        start_s = process_time()
+        work()
+        best_s = min(best_s, process_time() - start_s)
+    return best_s
+
+
+def bare_simpy(requests: int) -> None:
+    """Three timeouts per request and nothing else."""
+    env = simpy.Environment()
+
+    def request(arrival_s: float) -> Iterator[simpy.Event]:
+        yield env.timeout(arrival_s)
+        yield env.timeout(1.0)
+        yield env.timeout(1.0)
+
+    for index in range(requests):
+        env.process(request(index / 3))
+    env.run()
+
+
+def scenario(topology: str, workload: dict[str, object], **deployment: object) -> Scenario:
+    """llama-3.1-70b in fp8 unless said otherwise."""
+    return Scenario.model_validate(
+        {"topology": topology, "workload": workload, "deployment": {"weights": "fp8", **deployment}}
+    )
+
+
+def run(described: Scenario) -> Result:
+    """One simulation."""
+    return simulate(described, Catalog())
+
+
+def reference(path: Path, requests: int, rate_per_s: float) -> dict[str, object]:
+    """The reference traffic as a trace."""
+    write(path, requests, rate_per_s)
+    return {"trace": str(path)}
+
+
+def main() -> None:
+    """Print the ratios."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--million", action="store_true", help="a million requests on nine replicas")
+    arguments = parser.parse_args()
+    box = "hgx-h200-8"
+    with tempfile.TemporaryDirectory() as folder:
+        traces = Path(folder)
+        calm = reference(traces / "calm.csv", 20_000, 3.0)
+        busy = reference(traces / "busy.csv", 20_000, 24.0)
+        flood = reference(traces / "flood.csv", 2_000, 24.0)
+        one = {"tensor_parallel_size": 4, "replicas": 1}
+
+        bare_s = timed(lambda: bare_simpy(20_000))
+        calm_s = timed(lambda: run(scenario(box, calm, **one)))
+        step = scenario(box, calm, **one).model_copy(update={"detail": "step"})
+        step_s = timed(lambda: run(step))
+        eight_s = timed(lambda: run(scenario("gb300-nvl72", busy, tensor_parallel_size=4, replicas=8)))
+        flood_s = timed(lambda: run(scenario(box, flood, **one)))
+    print(f"one TP4 replica, 20,000 requests at 3/s: {20_000 / calm_s:,.0f} requests per CPU-second")
+    print(f"  against the step level:   {step_s / calm_s:.1f} times as fast")
+    print(f"  against bare SimPy:       {calm_s / bare_s:.2f} times its time")
+    print(f"  eight replicas at 24/s:   {eight_s / calm_s:.2f} times its time")
+    print(f"  2,000 requests at 24/s:   {10 * flood_s / calm_s:.2f} times per request")
+    if arguments.million:
+        conversation = {"preset": "azure-conv", "num_prompts": 1_000_000, "request_rate": 150.0}
+        start_s = process_time()
+        run(scenario("gb300-nvl72", conversation, tensor_parallel_size=8, replicas=9))
+        million_s = process_time() - start_s
+        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(f"a million requests on nine replicas: {million_s:.0f} CPU-seconds, {peak_bytes / 1e9:.2f} GB")
+
+
+if __name__ == "__main__":
+    main()
