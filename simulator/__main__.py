@@ -1,0 +1,5 @@
+"""``python -m simulator`` is ``llmsim``."""
+
+from simulator.cli import main
+
+main()

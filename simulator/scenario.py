@@ -1,0 +1,100 @@
+"""A scenario: topology, model, workload and deployment, plus seed and what to measure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_serializer, field_validator, model_validator
+
+from simulator.errors import nearest
+from simulator.hardware import Algorithm, Dtype, KvDtype
+from simulator.serving.routers import ROUTERS
+from simulator.spec import Seconds, Spec
+from simulator.workload import Workload
+
+DEFAULT_PRESET = "azure-conv"
+DEFAULT_NUM_PROMPTS = 2000
+
+Count = Annotated[int, Field(ge=1)]
+Fraction = Annotated[float, Field(gt=0, le=1)]
+
+
+class Deployment(Spec):
+    """How the model is served; a value of None is the default of the engine profile."""
+
+    engine: str = "vllm"
+    weights: Dtype = "fp8"
+    kv_cache_dtype: Literal["auto"] | KvDtype = "auto"
+    tensor_parallel_size: Literal["auto"] | Count = "auto"
+    replicas: Literal["auto"] | Count = "auto"
+    router: str = "round-robin"
+    max_num_seqs: Count | None = None
+    max_num_batched_tokens: Count | None = None
+    max_model_len: Count | None = None
+    block_size: Count | None = None
+    gpu_memory_utilization: Fraction | None = None
+    num_gpu_blocks_override: Count | None = None
+    all_reduce: Literal["auto"] | Algorithm = "auto"
+
+    @field_validator("router")
+    @classmethod
+    def _router_is_known(cls, name: str) -> str:
+        if name not in ROUTERS:
+            raise ValueError(f"no router called {name!r}; {nearest(name, list(ROUTERS))}")
+        return name
+
+
+class Goodput(Spec):
+    """Limits that a request must keep to count as good; None is no limit."""
+
+    ttft: Seconds | None = None
+    tpot: Seconds | None = None
+    e2el: Seconds | None = None
+
+    @field_validator("ttft", "tpot", "e2el")
+    @classmethod
+    def _above_zero(cls, limit_s: float | None) -> float | None:
+        if limit_s is not None and limit_s <= 0:
+            raise ValueError("a limit is above zero")
+        return limit_s
+
+    @field_serializer("ttft", "tpot", "e2el")
+    def _with_unit(self, limit_s: float | None) -> str | None:
+        return None if limit_s is None else f"{limit_s!r} s"
+
+
+class Scenario(Spec):
+    """Everything that a run depends on; ``topology`` may name several systems to compare."""
+
+    topology: str | Annotated[tuple[str, ...], Field(min_length=1)]
+    model: str = "llama-3.1-70b"
+    deployment: Deployment = Deployment()
+    workload: Workload
+    seed: Annotated[int, Field(ge=0)] = 0
+    goodput: Goodput | None = None
+    detail: Literal["macro", "step"] = "macro"
+    scale_load: Literal["total", "gpus"] = "total"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _built_in_traffic(cls, data: Any) -> Any:
+        """Without a trace the workload is a preset, of a length that runs in seconds."""
+        workload = data.get("workload", {}) if isinstance(data, dict) else None
+        if not isinstance(workload, dict) or workload.get("trace") is not None:
+            return data
+        built_in = {"preset": DEFAULT_PRESET, "num_prompts": DEFAULT_NUM_PROMPTS}
+        given = {key: value for key, value in workload.items() if value is not None}
+        return {**data, "workload": built_in | given}
+
+    @property
+    def topologies(self) -> tuple[str, ...]:
+        """The systems, one or several."""
+        return (self.topology,) if isinstance(self.topology, str) else self.topology
+
+    def on(self, topology: str) -> Scenario:
+        """The same scenario on one system."""
+        return self.model_copy(update={"topology": topology})
+
+    def plain(self) -> dict[str, Any]:
+        """The scenario as YAML holds it: every choice written out, what is not set left out."""
+        return self.model_dump(mode="json", exclude_none=True)
