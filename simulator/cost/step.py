@@ -109,7 +109,7 @@ class StepCost:
         norm_bytes = 4 * ACTIVATION_BYTES * model.hidden
         self._body_fixed_s = (
             sum(gemm.count * gemm.fixed_s for gemm in self._gemms)
-            + (1 + sum(count * layer.elementwise_kernels for layer, count in groups)) * kernel_s
+            + (1 + sum(count * layer.elementwise_kernels(weights) for layer, count in groups)) * kernel_s
         )
         self._head_fixed_s = self._lm_head.fixed_s + kernel_s
         elementwise_bytes = norm_bytes + sum(
@@ -218,7 +218,7 @@ class StepCost:
             causes["weights"] += memory_s
         if self._all_reduces:
             pairs = [self._all_reduce(self._all_reduce_bytes_per_token * float(n)) for n in tokens]
-            both = self._all_reduces * np.array(pairs).reshape(-1, 2)
+            both: Floats = self._all_reduces * np.array(pairs, dtype=np.float64).reshape(-1, 2)
             causes["allreduce_latency"] += both[:, 0]
             causes["allreduce_bandwidth"] += both[:, 1]
         return np.column_stack([causes[name] for name in STEP_CAUSES])
