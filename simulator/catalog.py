@@ -131,13 +131,10 @@ class Document:
         where: Where = ()
         value: Any = self.data
         for part in error["loc"]:
-            if isinstance(value, dict) and part in value:
-                value = value[part]
-            elif isinstance(value, list) and isinstance(part, int) and part < len(value):
-                value = value[part]
-            else:
-                continue
-            where = (*where, part)
+            below = dict(enumerate(value)) if isinstance(value, list) else value
+            if isinstance(below, dict) and part in below:
+                value = below[part]
+                where = (*where, part)
         if error["type"] == "missing":
             where = (*where, error["loc"][-1])
         return where

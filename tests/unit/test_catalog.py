@@ -81,7 +81,7 @@ def test_a_missing_file_is_answered_with_files_that_are_there(tmp_path: Path) ->
 def test_an_override_is_blamed_on_its_option(tmp_path: Path) -> None:
     document = read_document(write(tmp_path, "name: a\ninner: {size: 1 B}\n"))
     document.set(("count",), "many", "--count")
-    with pytest.raises(InputError, match="^--count: 'many' should be a valid integer"):
+    with pytest.raises(InputError, match=r"^--count: 'many' should be a valid integer"):
         document.read(Outer)
 
 

@@ -1,0 +1,139 @@
+"""Bad input is one line that names file, line and field, and exit status 2."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from simulator.cli import main
+
+HEADER = "arrival_s,input_tokens,output_tokens\n"
+
+FILES = {
+    "good.csv": HEADER + "0,100,10\n1,200,20\n",
+    "empty.csv": "",
+    "header-only.csv": HEADER,
+    "bad-row.csv": HEADER + "0,100,10\n1,many,20\n",
+    "bare-number.yaml": "topology: hgx-h200-8\ngoodput:\n  ttft: 2\n",
+    "bad-unit.yaml": "topology: hgx-h200-8\ngoodput:\n  ttft: 2 GB\n",
+    "unknown-key.yaml": "topology: hgx-h200-8\ndeployment:\n  max_num_seq: 2\n",
+    "unknown-model.yaml": "topology: hgx-h200-8\nmodel: lama-3.1-70b\n",
+    "negative-rate.yaml": "topology: hgx-h200-8\nworkload:\n  request_rate: -1\n",
+    "tp-of-3.yaml": "topology: hgx-h200-8\ndeployment:\n  tensor_parallel_size: 3\n",
+    "not-yaml.yaml": "topology: [hgx\nmodel: x\n",
+    "several.yaml": "topology: [hgx-h200-8, gb300-nvl72]\n",
+    "single.yaml": "topology: hgx-h200-8\n",
+    "config.json": '{"model_type": "mixtral", "num_local_experts": 8}',
+}
+
+ON_H200 = "run --topology hgx-h200-8 --num-prompts 5"
+
+FAULTS = {
+    "no command": ("rum", ["no command 'rum'", "did you mean run"]),
+    "an unknown option": (f"{ON_H200} --max-num-seq 3", ["--max-num-seq"]),
+    "no topology": ("run", ["topology: names no topology", "hgx-h200-8"]),
+    "a missing scenario": ("run singel.yaml", ["singel.yaml: no such file", "did you mean single.yaml"]),
+    "a folder for a scenario": ("run .", ["directory"]),
+    "no YAML": ("run not-yaml.yaml", ["not-yaml.yaml:2: is not YAML"]),
+    "an unknown topology": ("run --topology hgx-h20-8", ["--topology: no topology", "hgx-h200-8"]),
+    "an unknown model": (f"{ON_H200} --model lama-3.1-8b", ["--model: no model", "llama-3.1-8b"]),
+    "an unknown model in a file": ("run unknown-model.yaml", ["unknown-model.yaml:2:model:", "llama-3.1-70b"]),
+    "an unknown preset": (f"{ON_H200} --workload azure-cov", ["--workload: no workload", "azure-conv"]),
+    "an unknown engine": (f"{ON_H200} --engine vlm", ["--engine: no engine", "vllm"]),
+    "an unknown router": (f"{ON_H200} --router least", ["--router: no router", "least-kv"]),
+    "an unknown dtype": (f"{ON_H200} --weights bf15", ["--weights: 'bf15'", "did you mean bf16"]),
+    "an unknown algorithm": (f"{ON_H200} --all-reduce rong", ["--all-reduce: 'rong'", "ring"]),
+    "an unknown key": ("run unknown-key.yaml", ["unknown-key.yaml:3:deployment.max_num_seq", "max_num_seqs"]),
+    "a bare number": ("run bare-number.yaml", ["bare-number.yaml:3:goodput.ttft: 2 has no unit"]),
+    "a bad unit": ("run bad-unit.yaml", ["bad-unit.yaml:3:goodput.ttft: unit 'GB'", "2 us"]),
+    "a negative rate": (f"{ON_H200} --request-rate -1", ["--request-rate: '-1' should be greater than 0"]),
+    "a negative rate in a file": ("run negative-rate.yaml", ["negative-rate.yaml:3:workload.request_rate"]),
+    "an unknown metric": (f"{ON_H200} --goodput tftt:200", ["--goodput: no metric called 'tftt'", "ttft"]),
+    "a limit without number": (f"{ON_H200} --goodput ttft:fast", ["--goodput: 'ttft:fast'", "ttft:2000"]),
+    "a negative limit": (f"{ON_H200} --goodput ttft:-5", ["--goodput: a limit is above zero"]),
+    "a TP that does not divide the heads": (f"{ON_H200} --tensor-parallel-size 3", ["--tensor-parallel-size", "3"]),
+    "such a TP in a file": ("run tp-of-3.yaml", ["tp-of-3.yaml:3:deployment.tensor_parallel_size"]),
+    "a TP above the GPUs": (f"{ON_H200} --tensor-parallel-size 16", ["--tensor-parallel-size", "8"]),
+    "more replicas than fit": (f"{ON_H200} --tensor-parallel-size 4 --replicas 3", ["--replicas"]),
+    "a model that does not fit": (
+        f"{ON_H200} --model llama-3.1-405b --weights bf16 --tensor-parallel-size 4",
+        ["llama-3.1-405b", "--tensor-parallel-size 8"],
+    ),
+    "a model that fits nowhere": (f"{ON_H200} --model llama-3.1-405b --weights bf16 --gpu-memory-utilization 0.5", []),
+    "zero blocks": (f"{ON_H200} --num-gpu-blocks-override 0", ["--num-gpu-blocks-override: '0' should be greater"]),
+    "a missing trace": (f"{ON_H200} --trace god.csv", ["god.csv"]),
+    "an empty trace": (f"{ON_H200} --trace empty.csv", ["empty.csv"]),
+    "a trace of a header": (f"{ON_H200} --trace header-only.csv", ["header-only.csv"]),
+    "a bad row": (f"{ON_H200} --trace bad-row.csv", ["bad-row.csv:3:input_tokens", "many"]),
+    "a trace and a preset": (f"{ON_H200} --trace good.csv --workload azure-conv", ["--"]),
+    "a model of another kind": (f"{ON_H200} --model config.json", ["config.json", "num_local_experts"]),
+    "an unwritable folder": (f"{ON_H200} --out /proc/nothing", ["/proc/nothing"]),
+    "a file for a folder": (f"{ON_H200} --out good.csv", ["good.csv"]),
+    "a scenario that cannot be saved": (f"{ON_H200} --save-scenario no/where.yaml", ["no/where.yaml"]),
+    "several systems to run on": ("run several.yaml", ["llmsim compare"]),
+    "one system to compare": ("compare single.yaml", ["single.yaml", "topology"]),
+    "nothing to compare": ("compare", ["topology"]),
+    "an unknown system to compare": ("compare hgx-h200-8 gb30-nvl72", ["no topology", "gb300-nvl72"]),
+    "an unknown kind": ("catalog device", ["no kind of entry called 'device'", "devices"]),
+    "an unknown entry": ("catalog devices h20", ["no device called 'h20'", "h200"]),
+    "a graph of an unknown system": ("topology gb30-nvl72", ["no topology", "gb300-nvl72"]),
+}
+
+
+@pytest.fixture(autouse=True)
+def _user_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+
+
+@pytest.mark.parametrize(("arguments", "said"), FAULTS.values(), ids=FAULTS)
+def test_bad_input_is_one_line_and_exit_status_2(arguments: str, said: list[str]) -> None:
+    result = CliRunner().invoke(main, arguments.split())
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("llmsim: error: ")
+    assert result.stderr.count("\n") == 1
+    for part in said:
+        assert part in result.stderr
+    assert sorted(os.listdir()) == sorted(FILES)
+
+
+def llmsim(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "simulator", *arguments]
+
+
+def test_a_real_process_shows_no_traceback() -> None:
+    done = subprocess.run(llmsim("run", "bare-number.yaml"), capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("llmsim: error: bare-number.yaml:3:goodput.ttft: 2 has no unit")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_leaves_no_half_result() -> None:
+    endless = "run --topology hgx-h200-8 --detail step --num-prompts 1000000 --out out".split()
+    process = subprocess.Popen(llmsim(*endless), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3.0)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert stdout == ""
+    assert stderr == "llmsim: error: interrupted\n"
+    assert sorted(os.listdir()) == sorted(FILES)
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    process = subprocess.Popen(llmsim("catalog"), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    process.wait()
