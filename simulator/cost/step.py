@@ -227,10 +227,10 @@ class StepCost:
         causes: dict[str, Floats] = {name: np.zeros(len(sampled)) for name in STEP_CAUSES}
         some = sampled > 0
         compute_s, memory_s = self._lm_head.split_s(sampled)
-        causes["launch"] = self._head_fixed_s * some
-        causes["activations"] = self._sampling_s_per_row * sampled
-        causes["compute"] = compute_s * some
-        causes["weights"] = memory_s * some
+        causes["launch"] += self._head_fixed_s * some
+        causes["activations"] += self._sampling_s_per_row * sampled
+        causes["compute"] += compute_s * some
+        causes["weights"] += memory_s * some
         return np.column_stack([causes[name] for name in STEP_CAUSES])
 
 
