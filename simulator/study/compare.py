@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from simulator.catalog import Catalog
 from simulator.scenario import Scenario
-from simulator.simulation import Progress, Result, prepare, simulate
+from simulator.simulation import Progress, Result, prepare, run
 
 
 def compare(
@@ -20,10 +20,10 @@ def compare(
     ``scale_load`` gpus the load is that of the first system times the ratio of GPUs. ``progress``
     gives the progress callback of a system.
     """
-    scenarios = [scenario.on(topology) for topology in scenario.topologies]
-    gpus = [len(prepare(one, catalog).topology.gpus) for one in scenarios]
+    plans = [prepare(scenario.on(topology), catalog) for topology in scenario.topologies]
+    gpus = [len(plan.topology.gpus) for plan in plans]
     factors = [count / gpus[0] if scenario.scale_load == "gpus" else 1.0 for count in gpus]
     return tuple(
-        simulate(one, catalog, rate_factor=factor, progress=progress(str(one.topology)))
-        for one, factor in zip(scenarios, factors, strict=True)
+        run(plan, catalog, rate_factor=factor, progress=progress(str(plan.scenario.topology)))
+        for plan, factor in zip(plans, factors, strict=True)
     )
