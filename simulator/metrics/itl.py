@@ -1,0 +1,153 @@
+"""Inter-token latencies of all requests together, exactly, without a number per token.
+
+The gaps of one row of steps form an arithmetic progression: the context grows by one token per request
+and step. Each gap counts once for every request that decodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, sqrt
+
+import numpy as np
+
+from simulator.metrics.latency import PERCENTILES, Distribution
+from simulator.record import PREEMPTION_COLUMNS, STEP_COLUMNS, Floats, Record, column
+
+_EXPAND = 65536
+"""Gaps that are spelled out and sorted once the search has come so close."""
+_SAME = 1e-13
+"""Relative distance at which gaps are one value."""
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """Progressions ``first_s + i*slope_s`` for i from 0 to ``steps`` (excluded), ``weight`` times each."""
+
+    first_s: Floats
+    slope_s: Floats
+    steps: Floats
+    weight: Floats
+
+    @property
+    def count(self) -> int:
+        """Gaps in all."""
+        return int(self.steps @ self.weight)
+
+
+def gaps(record: Record, row_s: Sequence[Floats], kv_s_per_token: Sequence[float]) -> Gaps:
+    """The gaps between tokens of a record, those across an eviction included.
+
+    ``row_s`` are the seconds of each row of steps and ``kv_s_per_token`` the seconds to read one cached
+    token, both per replica.
+    """
+    parts = [
+        _gaps_of_rows(steps, seconds, kv_s)
+        for steps, seconds, kv_s in zip(record.steps, row_s, kv_s_per_token, strict=True)
+    ]
+    evicted_s = column(record.preemptions, PREEMPTION_COLUMNS, "gap_s")
+    evicted_s = evicted_s[~np.isnan(evicted_s)]
+    once = np.ones_like(evicted_s)
+    parts.append((evicted_s, np.zeros_like(evicted_s), once, once))
+    return Gaps(*(np.concatenate(column_parts) for column_parts in zip(*parts, strict=True)))
+
+
+def _gaps_of_rows(steps: Floats, seconds: Floats, kv_s: float) -> tuple[Floats, Floats, Floats, Floats]:
+    decoding = column(steps, STEP_COLUMNS, "decodes") > 0.0
+    rows, seconds = steps[decoding], seconds[decoding]
+    decodes = column(rows, STEP_COLUMNS, "decodes")
+    count = column(rows, STEP_COLUMNS, "steps")
+    slope_s = kv_s * decodes
+    return seconds / count - 0.5 * slope_s * (count - 1.0), slope_s, count, decodes
+
+
+def distribution(found: Gaps) -> Distribution | None:
+    """Mean, deviation and percentiles (numpy's linear rule) over all gaps; None without any."""
+    count = found.count
+    if not count:
+        return None
+    mean_s = _mean_s(found, count)
+    return Distribution(
+        count=count,
+        mean=mean_s,
+        std=_std_s(found, count, mean_s),
+        percentiles={percent: _percentile_s(found, count, percent) for percent in PERCENTILES},
+    )
+
+
+def _mean_s(found: Gaps, count: int) -> float:
+    sums_s = found.steps * found.first_s + found.slope_s * (0.5 * found.steps * (found.steps - 1.0))
+    return float(sums_s @ found.weight) / count
+
+
+def _std_s(found: Gaps, count: int, mean_s: float) -> float:
+    steps, slope_s = found.steps, found.slope_s
+    offset_s = found.first_s - mean_s
+    squares = offset_s * offset_s * steps
+    squares += offset_s * slope_s * (steps * (steps - 1.0))
+    squares += slope_s * slope_s * ((steps - 1.0) * steps * (2.0 * steps - 1.0) / 6.0)
+    return sqrt(max(float(squares @ found.weight), 0.0) / count)
+
+
+def _percentile_s(found: Gaps, count: int, percent: float) -> float:
+    position = percent / 100.0 * (count - 1)
+    rank = floor(position)
+    low_s = order_statistic(found, rank)
+    if position == rank:
+        return low_s
+    return low_s + (position - rank) * (order_statistic(found, rank + 1) - low_s)
+
+
+def order_statistic(found: Gaps, rank: int) -> float:
+    """The gap that has ``rank`` gaps before it in order of size.
+
+    Bisects on the value; of each progression only the indices ``begin`` to ``end`` are still in question.
+    """
+    first_s, slope_s, weight = found.first_s, found.slope_s, found.weight
+    begin, end = np.zeros_like(found.steps), found.steps
+    below = 0.0
+    while True:
+        low_s = float((first_s + slope_s * begin).min())
+        high_s = float((first_s + slope_s * (end - 1.0)).max())
+        if high_s - low_s <= _SAME * high_s:
+            return high_s
+        if (end - begin).sum() <= _EXPAND:
+            return _expanded(first_s, slope_s, weight, begin, end, rank - below)
+        pivot_s = _between(low_s, high_s)
+        split = np.clip(_gaps_up_to(pivot_s, first_s, slope_s), begin, end)
+        smaller = float((split - begin) @ weight)
+        if below + smaller > rank:
+            end = split
+        else:
+            below += smaller
+            begin = split
+        kept = end > begin
+        first_s, slope_s, weight, begin, end = (
+            values[kept] for values in (first_s, slope_s, weight, begin, end)
+        )
+
+
+def _between(low_s: float, high_s: float) -> float:
+    """The geometric middle, which gets rid of few very long gaps soon; the arithmetic one at the end."""
+    if low_s > 0.0 and high_s > 1.1 * low_s:
+        return sqrt(low_s * high_s)
+    return 0.5 * (low_s + high_s)
+
+
+def _gaps_up_to(value_s: float, first_s: Floats, slope_s: Floats) -> Floats:
+    """Indices of each progression that do not exceed a value; may exceed its length."""
+    reach = np.where(first_s <= value_s, np.inf, -1.0)
+    np.divide(value_s - first_s, slope_s, out=reach, where=slope_s > 0.0)
+    return np.asarray(np.floor(reach) + 1.0)
+
+
+def _expanded(
+    first_s: Floats, slope_s: Floats, weight: Floats, begin: Floats, end: Floats, rank: float
+) -> float:
+    counts = (end - begin).astype(np.int64)
+    index = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(begin, counts)
+    values_s = np.repeat(first_s, counts) + np.repeat(slope_s, counts) * index
+    order = np.argsort(values_s, kind="stable")
+    up_to = np.cumsum(np.repeat(weight, counts)[order])
+    return float(values_s[order[np.searchsorted(up_to, rank, side="right")]])

@@ -1,0 +1,90 @@
+"""What went on over time: tokens, queue, batch and KV cache, in bins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.metrics.latency import finished
+from simulator.record import PREEMPTION_COLUMNS, STEP_COLUMNS, Floats, Record, column
+
+BINS = 240
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Means over equal bins of the run; ``edges_s`` has one entry more than the others."""
+
+    edges_s: Floats
+    output_tokens_per_s: Floats
+    waiting: Floats
+    """Requests sent or evicted that wait for admission."""
+    running: Floats
+    """Requests in the batches."""
+    kv_fraction: Floats
+    """KV blocks in use, of all replicas together."""
+
+
+def timeline(record: Record, row_s: Sequence[Floats], bins: int = BINS) -> Timeline:
+    """The run in bins; ``row_s`` are the seconds of each row of steps, per replica."""
+    edges_s = np.linspace(0.0, record.end_s, bins + 1)
+    bin_s = np.diff(edges_s)
+    kv_block_s = np.zeros(bins)
+    for steps, seconds in zip(record.steps, row_s, strict=True):
+        kv_block_s += _spread(steps, seconds, column(steps, STEP_COLUMNS, "kv_blocks") * seconds, edges_s)
+    waiting_s, running_s = _request_seconds(record, edges_s)
+    return Timeline(
+        edges_s=edges_s,
+        output_tokens_per_s=output_tokens(record, row_s, edges_s) / bin_s,
+        waiting=waiting_s / bin_s,
+        running=running_s / bin_s,
+        kv_fraction=kv_block_s / (bin_s * sum(record.kv_blocks)),
+    )
+
+
+def output_tokens(record: Record, row_s: Sequence[Floats], edges_s: Floats) -> Floats:
+    """Output tokens in each bin; those of one leap are spread evenly over it."""
+    tokens = np.zeros(len(edges_s) - 1)
+    for steps, seconds in zip(record.steps, row_s, strict=True):
+        of_rows = column(steps, STEP_COLUMNS, "decodes") * column(steps, STEP_COLUMNS, "steps")
+        of_rows += column(steps, STEP_COLUMNS, "completions")
+        tokens += _spread(steps, seconds, of_rows, edges_s)
+    return tokens
+
+
+def _spread(steps: Floats, seconds: Floats, amounts: Floats, edges_s: Floats) -> Floats:
+    """What falls into each bin of amounts that are spread evenly over the time of their row."""
+    if not len(steps):
+        return np.zeros(len(edges_s) - 1)
+    start_s = column(steps, STEP_COLUMNS, "start_s")
+    times_s = np.column_stack((start_s, start_s + seconds)).ravel()
+    after = np.cumsum(amounts)
+    totals = np.column_stack((after - amounts, after)).ravel()
+    found = np.interp(edges_s, np.maximum.accumulate(times_s), totals, left=0.0, right=after[-1])
+    return np.asarray(np.diff(found))
+
+
+def _request_seconds(record: Record, edges_s: Floats) -> tuple[Floats, Floats]:
+    """Seconds that requests spent waiting and running in each bin, summed over the requests."""
+    done = finished(record)
+    arrived, admitted, ended = (
+        _seconds_since(record.request(name)[done], edges_s)
+        for name in ("arrival_s", "admitted_s", "finish_s")
+    )
+    evicted, readmitted = (
+        _seconds_since(column(record.preemptions, PREEMPTION_COLUMNS, name), edges_s)
+        for name in ("evicted_s", "readmitted_s")
+    )
+    waiting_s = np.diff(arrived - admitted + evicted - readmitted)
+    running_s = np.diff(admitted - ended - evicted + readmitted)
+    return np.maximum(waiting_s, 0.0), np.maximum(running_s, 0.0)
+
+
+def _seconds_since(events_s: Floats, times_s: Floats) -> Floats:
+    """Seconds since each event up to each time, summed over the events that lie before it."""
+    ordered_s = np.sort(events_s)
+    before = np.searchsorted(ordered_s, times_s)
+    sums_s = np.concatenate(([0.0], np.cumsum(ordered_s)))
+    return np.asarray(before * times_s - sums_s[before])
