@@ -1,0 +1,181 @@
+"""Laws of the cost of a step: dimension, monotony, additivity, bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import fsum
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simulator.cost.model import Model
+from simulator.cost.step import StepCost
+from simulator.hardware import Dtype, KvDtype
+from simulator.record import STEP_CAUSES, STEP_COLUMNS
+from tests.cost_examples import device, engine, family, model
+
+DTYPES: list[Dtype] = ["bf16", "fp8", "nvfp4"]
+KV_DTYPES: list[KvDtype] = ["bf16", "fp8"]
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """A model on hardware whose figures are multiplied."""
+
+    model: Model
+    weights: Dtype
+    kv_dtype: KvDtype
+    tp: int
+    rate: float = 1.0
+    bandwidth: float = 1.0
+    compute: float = 1.0
+
+    def cost(self) -> StepCost:
+        def all_reduce(nbytes: float) -> tuple[float, float]:
+            return 5e-6 / self.rate, nbytes / (4e11 * self.rate)
+
+        return StepCost(
+            self.model,
+            self.weights,
+            self.kv_dtype,
+            self.tp,
+            device(self.rate, self.bandwidth, self.compute),
+            family(self.rate),
+            engine(self.rate),
+            all_reduce,
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """A batch: decodes over their context, and at most one prompt chunk over its prefix."""
+
+    decodes: int
+    context: int
+    chunk: int
+    prefix: int
+    completions: int
+
+    def seconds(self, cost: StepCost) -> float:
+        attention_s = cost.attention_s(self.chunk, self.prefix) if self.chunk else 0.0
+        base_s = cost.base_s(self.decodes, self.chunk, 1 if self.chunk else 0, self.completions)
+        return base_s + cost.kv_s_per_token * self.context + attention_s
+
+
+@st.composite
+def hardware(draw: st.DrawFn) -> Hardware:
+    tp = draw(st.sampled_from([1, 2, 4, 8]))
+    kv_heads = draw(st.sampled_from([1, 2, 4, 8]))
+    head_dim = draw(st.sampled_from([64, 128, 256]))
+    shapes = model(
+        layers=draw(st.integers(1, 100)),
+        hidden=draw(st.integers(1, 64)) * 256,
+        kv_heads=kv_heads,
+        heads=8 * draw(st.integers(1, 12)),
+        head_dim=head_dim,
+        intermediate=draw(st.integers(1, 64)) * 512,
+        vocab=draw(st.integers(1000, 300000)),
+        tied_embeddings=draw(st.booleans()),
+    )
+    weights = draw(st.sampled_from(DTYPES))
+    return Hardware(shapes, weights, draw(st.sampled_from(KV_DTYPES)), tp)
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> Step:
+    decodes = draw(st.integers(0, 2000))
+    chunk = draw(st.integers(0 if decodes else 1, 9000))
+    context = draw(st.integers(decodes, 100 * decodes + 1)) if decodes else 0
+    prefix = draw(st.integers(0, 100000)) if chunk else 0
+    return Step(decodes, context, chunk, prefix, draw(st.integers(0, 1)) if chunk else 0)
+
+
+@given(hardware(), steps(), st.sampled_from([0.25, 2.0, 8.0]))
+def test_faster_rates_and_shorter_latencies_divide_the_seconds_exactly(
+    system: Hardware, step: Step, factor: float
+) -> None:
+    assert step.seconds(replace(system, rate=factor).cost()) * factor == step.seconds(system.cost())
+
+
+@given(hardware(), steps(), st.floats(1.0, 100.0), st.sampled_from(["bandwidth", "compute"]))
+def test_more_bandwidth_or_compute_never_slows_a_step(
+    system: Hardware, step: Step, factor: float, what: str
+) -> None:
+    faster = replace(system, bandwidth=factor) if what == "bandwidth" else replace(system, compute=factor)
+    assert step.seconds(faster.cost()) <= step.seconds(system.cost()) * (1 + 1e-12)
+
+
+@given(hardware(), steps())
+def test_more_work_never_takes_less_time(system: Hardware, step: Step) -> None:
+    cost = system.cost()
+    seconds = step.seconds(cost)
+    assert step.seconds(cost) > 0
+    assert replace(step, decodes=step.decodes + 1, context=step.context + 1).seconds(cost) > seconds
+    assert replace(step, chunk=step.chunk + 1).seconds(cost) > seconds
+    if step.chunk:
+        assert replace(step, prefix=step.prefix + 128).seconds(cost) > seconds
+
+
+@given(hardware(), st.lists(st.tuples(steps(), st.integers(1, 500)), min_size=1, max_size=20))
+def test_causes_sum_to_the_seconds_of_every_row(system: Hardware, rows: list[tuple[Step, int]]) -> None:
+    cost = system.cost()
+    table = np.zeros((len(rows), len(STEP_COLUMNS)))
+    expected = []
+    for row, (step, count) in zip(table, rows, strict=True):
+        chunks = 1 if step.chunk else 0
+        attention_s = cost.attention_s(step.chunk, step.prefix) if chunks else 0.0
+        values = {
+            "steps": count,
+            "decodes": step.decodes,
+            "kv_tokens": step.context * count,
+            "chunk_tokens": step.chunk,
+            "chunks": chunks,
+            "completions": step.completions,
+            "attention_s": attention_s,
+        }
+        for name, value in values.items():
+            row[STEP_COLUMNS.index(name)] = value
+        base_s = cost.base_s(step.decodes, step.chunk, chunks, step.completions)
+        expected.append(count * base_s + cost.kv_s_per_token * step.context * count + attention_s)
+    causes = cost.breakdown(table)
+    assert causes.shape == (len(rows), len(STEP_CAUSES))
+    assert (causes >= 0).all()
+    assert [fsum(row) for row in causes] == pytest.approx(expected, rel=1e-13)
+
+
+def test_no_rows_have_no_causes() -> None:
+    none = np.zeros((0, len(STEP_COLUMNS)))
+    assert Hardware(model(), "fp8", "bf16", 2).cost().breakdown(none).shape == (0, len(STEP_CAUSES))
+
+
+@given(hardware(), steps())
+def test_no_step_beats_the_roofline(system: Hardware, step: Step) -> None:
+    cost = system.cost()
+    pairs = step.chunk * step.prefix + step.chunk * (step.chunk + 1) / 2
+    floor_s = cost.roofline.floor_step_s(step.decodes, step.context, step.chunk, pairs)
+    assert floor_s <= step.seconds(cost)
+
+
+@given(hardware(), steps())
+def test_ranks_share_arithmetic_and_weights(system: Hardware, step: Step) -> None:
+    whole = replace(system, tp=1).cost().roofline
+    shared = system.cost().roofline
+    repeated = max(1, system.tp // system.model.kv_heads)  # copies of each KV head
+    padding = system.model.vocab % system.tp
+    pairs = float(step.chunk * step.prefix)
+    if repeated == 1 and not padding:
+        work = (step.decodes, step.context, step.chunk, pairs)
+        assert shared.flop(*work) * system.tp == pytest.approx(whole.flop(*work), rel=1e-12)
+        assert shared.weight_bytes * system.tp == pytest.approx(whole.weight_bytes, rel=1e-12)
+        assert shared.kv_bytes_per_token * system.tp == whole.kv_bytes_per_token
+    else:
+        assert shared.weight_bytes * system.tp >= whole.weight_bytes
+
+
+@given(hardware(), st.integers(1, 500), st.integers(1, 100))
+def test_a_run_of_decode_steps_is_affine_in_the_context(system: Hardware, decodes: int, context: int) -> None:
+    cost = system.cost()
+    one, two, three = (Step(decodes, context * decodes * k, 0, 0, 0).seconds(cost) for k in (1, 2, 3))
+    assert three - two == pytest.approx(two - one, rel=1e-6)
