@@ -202,7 +202,7 @@ def located(document: Document) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        flag = next((flag for flag in FLAGS if error.field == ".".join(flag.where)), None)
+        flag = next((flag for flag in FLAGS if error.field in (".".join(flag.where), flag.where[-1])), None)
         if error.file is not None or flag is None:
             raise
         found = document.error(error.reason, flag.where, error.remedy)
