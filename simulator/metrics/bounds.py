@@ -127,4 +127,4 @@ def _kv_token_seconds(record: Record) -> float:
     ids = ids.astype(np.intp)
     decoding = evicted_s >= record.request("first_token_s")[ids]
     np.subtract.at(held_s, ids[decoding], (resumed_s - evicted_s)[decoding])
-    return float(held_s @ record.request("input_tokens"))
+    return float((held_s * record.request("input_tokens")).sum())

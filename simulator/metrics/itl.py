@@ -15,7 +15,7 @@ import numpy as np
 from simulator.metrics.latency import PERCENTILES, Distribution
 from simulator.record import PREEMPTION_COLUMNS, STEP_COLUMNS, Floats, Record, column
 
-_EXPAND = 65536
+_EXPAND = 8192
 """Gaps that are spelled out and sorted once the search has come so close."""
 _SAME = 1e-13
 """Relative distance at which gaps are one value."""
@@ -33,7 +33,7 @@ class Gaps:
     @property
     def count(self) -> int:
         """Gaps in all."""
-        return int(self.steps @ self.weight)
+        return int((self.steps * self.weight).sum())
 
 
 def gaps(record: Record, row_s: Sequence[Floats], kv_s_per_token: Sequence[float]) -> Gaps:
@@ -78,7 +78,7 @@ def distribution(found: Gaps) -> Distribution | None:
 
 def _mean_s(found: Gaps, count: int) -> float:
     sums_s = found.steps * found.first_s + found.slope_s * (0.5 * found.steps * (found.steps - 1.0))
-    return float(sums_s @ found.weight) / count
+    return float((sums_s * found.weight).sum()) / count
 
 
 def _std_s(found: Gaps, count: int, mean_s: float) -> float:
@@ -87,20 +87,18 @@ def _std_s(found: Gaps, count: int, mean_s: float) -> float:
     squares = offset_s * offset_s * steps
     squares += offset_s * slope_s * (steps * (steps - 1.0))
     squares += slope_s * slope_s * ((steps - 1.0) * steps * (2.0 * steps - 1.0) / 6.0)
-    return sqrt(max(float(squares @ found.weight), 0.0) / count)
+    return sqrt(max(float((squares * found.weight).sum()), 0.0) / count)
 
 
 def _percentile_s(found: Gaps, count: int, percent: float) -> float:
     position = percent / 100.0 * (count - 1)
     rank = floor(position)
-    low_s = order_statistic(found, rank)
-    if position == rank:
-        return low_s
-    return low_s + (position - rank) * (order_statistic(found, rank + 1) - low_s)
+    low_s, high_s = neighbours(found, rank)
+    return low_s if position == rank else low_s + (position - rank) * (high_s - low_s)
 
 
-def order_statistic(found: Gaps, rank: int) -> float:
-    """The gap that has ``rank`` gaps before it in order of size.
+def neighbours(found: Gaps, rank: int) -> tuple[float, float]:
+    """The gap that has ``rank`` gaps before it in order of size, and the next one (or itself, the last).
 
     Bisects on the value; of each progression only the indices ``begin`` to ``end`` are still in question.
     """
@@ -111,16 +109,21 @@ def order_statistic(found: Gaps, rank: int) -> float:
         low_s = float((first_s + slope_s * begin).min())
         high_s = float((first_s + slope_s * (end - 1.0)).max())
         if high_s - low_s <= _SAME * high_s:
-            return high_s
+            return high_s, high_s
         if (end - begin).sum() <= _EXPAND:
             return _expanded(first_s, slope_s, weight, begin, end, rank - below)
-        pivot_s = _between(low_s, high_s)
-        split = np.clip(_gaps_up_to(pivot_s, first_s, slope_s), begin, end)
-        smaller = float((split - begin) @ weight)
-        if below + smaller > rank:
+        split = np.clip(_gaps_up_to(_between(low_s, high_s), first_s, slope_s), begin, end)
+        up_to = below + float(((split - begin) * weight).sum())
+        if up_to == rank + 1:  # the two gaps lie on either side of the split
+            left, right = split > begin, end > split
+            return (
+                float((first_s + slope_s * (split - 1.0))[left].max()),
+                float((first_s + slope_s * split)[right].min()) if right.any() else high_s,
+            )
+        if up_to > rank:
             end = split
         else:
-            below += smaller
+            below = up_to
             begin = split
         kept = end > begin
         first_s, slope_s, weight, begin, end = (
@@ -144,10 +147,12 @@ def _gaps_up_to(value_s: float, first_s: Floats, slope_s: Floats) -> Floats:
 
 def _expanded(
     first_s: Floats, slope_s: Floats, weight: Floats, begin: Floats, end: Floats, rank: float
-) -> float:
+) -> tuple[float, float]:
     counts = (end - begin).astype(np.int64)
     index = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(begin, counts)
     values_s = np.repeat(first_s, counts) + np.repeat(slope_s, counts) * index
     order = np.argsort(values_s, kind="stable")
     up_to = np.cumsum(np.repeat(weight, counts)[order])
-    return float(values_s[order[np.searchsorted(up_to, rank, side="right")]])
+    places = np.searchsorted(up_to, (rank, min(rank + 1.0, up_to[-1] - 1.0)), side="right")
+    low_s, high_s = values_s[order[places]].tolist()
+    return low_s, high_s

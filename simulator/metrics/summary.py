@@ -221,7 +221,7 @@ def _kv_peak(record: Record) -> float:
 
 def _mean_decodes(record: Record, row_s: tuple[Floats, ...]) -> float:
     weighted = sum(
-        float(column(steps, STEP_COLUMNS, "decodes") @ seconds)
+        float((column(steps, STEP_COLUMNS, "decodes") * seconds).sum())
         for steps, seconds in zip(record.steps, row_s, strict=True)
     )
     return _rate(weighted, float(sum(seconds.sum() for seconds in row_s)))

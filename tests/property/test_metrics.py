@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from unittest.mock import patch
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.metrics import itl
-from simulator.metrics.itl import Gaps, order_statistic
+from simulator.metrics.itl import Gaps, neighbours
 from simulator.metrics.latency import finished, latencies
 from simulator.metrics.ledger import ledger
 from simulator.metrics.summary import Hardware, summarise
@@ -108,12 +109,14 @@ progressions = st.lists(
 )
 
 
-@given(progressions, st.data())
-def test_an_order_statistic_is_that_of_the_gaps_written_out(
-    rows: list[tuple[float, float, int, int]], data: st.DataObject
+@given(progressions, st.sampled_from([1, 10, 8192]), st.data())
+def test_order_statistics_are_those_of_the_gaps_written_out(
+    rows: list[tuple[float, float, int, int]], expand: int, data: st.DataObject
 ) -> None:
     gaps = Gaps(*np.array(rows, dtype=np.float64).T)
     written = [np.repeat(first + slope * np.arange(steps), weight) for first, slope, steps, weight in rows]
     every = np.sort(np.concatenate(written))
     rank = data.draw(st.integers(0, len(every) - 1))
-    np.testing.assert_allclose(order_statistic(gaps, rank), every[rank], rtol=1e-12)
+    with patch.object(itl, "_EXPAND", expand):
+        found = neighbours(gaps, rank)
+    np.testing.assert_allclose(found, (every[rank], every[min(rank + 1, len(every) - 1)]), rtol=1e-12)
