@@ -1,8 +1,8 @@
 """Served decode steps of llama-3.1-70b against published measurements.
 
 Measured: mean TPOT of closed loops of 1k/1k (uniform, 0.8 to 1.0 of 1024) on H200, SemiAnalysis InferenceX
-results as joined in NVIDIA aiconfigurator (Apache-2.0). Only the host time of a step is fitted to the vLLM rows,
-one value for all of three GPU models (vllm.yaml); kernel constants come from measurements of single kernels.
+results as joined in NVIDIA aiconfigurator (Apache-2.0). Only the host time of a step is fitted to the vLLM
+rows, one value for all of three GPU models (vllm.yaml); kernel constants come from single kernels.
 """
 
 from __future__ import annotations
