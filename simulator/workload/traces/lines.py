@@ -52,8 +52,8 @@ class Lines:
         return chain.from_iterable(self._blocks())
 
     def _blocks(self) -> Iterator[io.StringIO]:
-        rest = self._first()
-        while block := self._read():
+        rest = b""
+        for block in chain([self._first()], iter(self._read, b"")):
             if not rest and block.isspace() and block.endswith(b"\n"):
                 self._skip(block)
                 continue

@@ -91,7 +91,7 @@ class _Table:
         self._path = path
         self._lines = lines
         self._reader = self._csv(iter(lines))
-        self._header = [name.strip() for name in next(self._reader)]
+        self._header = [name.strip() for name in next(self._rows())]
         self._format = self._detected(format_name)
         self._places = [self._place(name) for name in self._format.columns]
 
