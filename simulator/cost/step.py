@@ -7,69 +7,23 @@ so that many decode steps can be summed in closed form. Kernel forms and their e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cost.engine import EngineProfile
-from simulator.cost.layers import ACTIVATION_BYTES, KV_BYTES, DenseLayer, Gemm
+from simulator.cost.kernels import Kernels, check_dtypes
+from simulator.cost.layers import ACTIVATION_BYTES, DenseLayer
 from simulator.cost.model import Model
 from simulator.cost.roofline import Roofline
-from simulator.errors import InputError
 from simulator.hardware import Device, Dtype, KernelFamily, KvDtype
 from simulator.record import STEP_CAUSES, STEP_COLUMNS, Floats, column
 
 AllReduce = Callable[[float], tuple[float, float]]
 """Seconds of latency and of bandwidth of an all-reduce of so many bytes."""
 
-TILE = 128
-"""Query and key tokens of a block of prefill attention."""
-
 SAMPLING_BYTES_PER_LOGIT = 10
 """Logits are read in bf16, written in fp32 and read again to pick a token."""
-
-
-@dataclass(frozen=True)
-class GemmSeconds:
-    """``count`` GEMMs of one shape: ``fixed + rss(compute, memory) + quantisation``, linear in the rows."""
-
-    count: int
-    fixed_s: float
-    compute_s_per_row: float
-    weights_s: float
-    activations_s_per_row: float
-    quantise_s_per_row: float
-
-    def rss_s(self, rows: int) -> float:
-        """Seconds of arithmetic and memory, which overlap as the root of the sum of squares."""
-        compute_s = self.compute_s_per_row * rows
-        memory_s = self.weights_s + self.activations_s_per_row * rows
-        return self.count * sqrt(compute_s * compute_s + memory_s * memory_s)
-
-    def split_s(self, rows: Floats) -> tuple[Floats, Floats]:
-        """``rss_s`` as a share of arithmetic and a share of memory: ``c**2/rss`` and ``m**2/rss``."""
-        compute_s = self.compute_s_per_row * rows
-        memory_s = self.weights_s + self.activations_s_per_row * rows
-        rss_s = np.sqrt(compute_s * compute_s + memory_s * memory_s)
-        return self.count * compute_s * compute_s / rss_s, self.count * memory_s * memory_s / rss_s
-
-
-def gemm_seconds(gemm: Gemm, count: int, device: Device, family: KernelFamily) -> GemmSeconds:
-    """Seconds of a GEMM on a device."""
-    constants = family.gemm[gemm.dtype]
-    flop_per_s = constants.compute_efficiency.value * device.peak[gemm.dtype].value
-    bytes_per_s = constants.memory_efficiency.value * device.memory_bandwidth.value
-    quantise_bytes_per_s = family.elementwise.memory_efficiency.value * device.memory_bandwidth.value
-    return GemmSeconds(
-        count=count,
-        fixed_s=constants.fixed.value + constants.per_sqrt_k.value * sqrt(gemm.k / 1024),
-        compute_s_per_row=gemm.flop_per_row / flop_per_s,
-        weights_s=gemm.weight_bytes / bytes_per_s,
-        activations_s_per_row=gemm.activation_bytes_per_row / bytes_per_s,
-        quantise_s_per_row=gemm.quantise_bytes_per_row / quantise_bytes_per_s,
-    )
 
 
 class StepCost:
@@ -91,51 +45,57 @@ class StepCost:
         all_reduce: AllReduce,
     ) -> None:
         model.check_tensor_parallel(tp)
-        _check_dtypes(weights, kv_dtype, device, family)
-        bandwidth = family.elementwise.memory_efficiency.value * device.memory_bandwidth.value
-        groups = model.layer_groups
+        check_dtypes(weights, kv_dtype, device, family)
         self.roofline = Roofline.of(model, weights, kv_dtype, tp, device)
-        self.kv_s_per_token = sum(
-            count * _kv_s(layer, kv_dtype, tp, device, family) for layer, count in groups
-        )
-        self._gemms = tuple(
-            gemm_seconds(gemm, count, device, family)
-            for layer, count in groups
-            for gemm in layer.gemms(weights, tp)
-        )
-        self._lm_head = gemm_seconds(model.lm_head(tp), 1, device, family)
-        self._sampling_s_per_row = SAMPLING_BYTES_PER_LOGIT * model.vocab / bandwidth
-        kernel_s = family.elementwise.fixed.value
-        norm_bytes = 4 * ACTIVATION_BYTES * model.hidden
-        self._body_fixed_s = (
-            sum(gemm.count * gemm.fixed_s for gemm in self._gemms)
-            + (1 + sum(count * layer.elementwise_kernels(weights) for layer, count in groups)) * kernel_s
-        )
-        self._head_fixed_s = self._lm_head.fixed_s + kernel_s
-        elementwise_bytes = norm_bytes + sum(
-            count * layer.elementwise_bytes_per_token(kv_dtype, tp) for layer, count in groups
-        )
-        self._activations_s_per_token = elementwise_bytes / bandwidth + sum(
-            gemm.count * gemm.quantise_s_per_row for gemm in self._gemms
-        )
-        correction_s = engine.graph_correction.value
-        layers = sum(count for _, count in groups)
-        decode_fixed_s = family.attention_decode[kv_dtype].fixed.value
-        prefill_fixed_s = family.attention_prefill[kv_dtype].fixed.value
-        self._decode_attention_s = layers * max(0.0, decode_fixed_s - correction_s)
-        self._prefill_attention_s = layers * max(0.0, prefill_fixed_s - correction_s)
+        kernels = Kernels(device, family, kv_dtype, tp)
+        groups = model.layer_groups
+        self._set_linear(model, weights, kernels)
+        self._set_attention(groups, kernels, engine.graph_correction.value)
         self._host_s = engine.host_step.value
         self._host_s_per_sequence = engine.host_per_sequence.value
         self._all_reduce = all_reduce
         self._all_reduces = 0 if tp == 1 else 1 + sum(count * layer.all_reduces for layer, count in groups)
         self._all_reduce_bytes_per_token = ACTIVATION_BYTES * model.hidden
-        self._block_s = _block_seconds(groups, kv_dtype, tp, device, family)
-        self._io_s_per_token = sum(
-            count * _io_s(layer, kv_dtype, tp, device, family) for layer, count in groups
-        )
         self._body: dict[int, float] = {}
         self._head: dict[int, float] = {0: 0.0}
         self._decode: list[float | None] = []
+
+    def _set_linear(self, model: Model, weights: Dtype, kernels: Kernels) -> None:
+        """GEMMs and elementwise kernels: layers and last norm by tokens, LM head and sampler by rows."""
+        groups, tp = model.layer_groups, kernels.tp
+        self._gemms = tuple(
+            kernels.gemm(gemm, count) for layer, count in groups for gemm in layer.gemms(weights, tp)
+        )
+        self._lm_head = kernels.gemm(model.lm_head(tp), 1)
+        launch_s = kernels.family.elementwise.fixed.value
+        launches = 1 + sum(count * layer.elementwise_kernels(weights) for layer, count in groups)
+        nbytes = 4 * ACTIVATION_BYTES * model.hidden + sum(
+            count * layer.elementwise_bytes_per_token(kernels.kv_dtype, tp) for layer, count in groups
+        )
+        self._body_fixed_s = launches * launch_s + sum(gemm.count * gemm.fixed_s for gemm in self._gemms)
+        self._activations_s_per_token = kernels.elementwise_s(nbytes) + sum(
+            gemm.count * gemm.quantise_s_per_row for gemm in self._gemms
+        )
+        self._head_fixed_s = self._lm_head.fixed_s + launch_s
+        self._sampling_s_per_row = kernels.elementwise_s(SAMPLING_BYTES_PER_LOGIT * model.vocab)
+
+    def _set_attention(
+        self, groups: tuple[tuple[DenseLayer, int], ...], kernels: Kernels, correction_s: float
+    ) -> None:
+        """Attention of all layers; fixed times are less inside a graph by ``correction_s``."""
+        family, kv_dtype = kernels.family, kernels.kv_dtype
+        layers = sum(count for _, count in groups)
+        decode_s = family.attention_decode[kv_dtype].fixed.value
+        prefill_s = family.attention_prefill[kv_dtype].fixed.value
+        self._decode_attention_s = layers * max(0.0, decode_s - correction_s)
+        self._prefill_attention_s = layers * max(0.0, prefill_s - correction_s)
+        self.kv_s_per_token = sum(count * kernels.cached_token_s(layer) for layer, count in groups)
+        self._io_s_per_token = sum(count * kernels.attention_io_s(layer) for layer, count in groups)
+        full = max(kernels.full_blocks(layer) for layer, _ in groups)
+        self._block_s = [0.0] + [
+            sum(count * kernels.attention_block_s(layer, blocks) for layer, count in groups)
+            for blocks in range(1, full + 1)
+        ]
 
     def base_s(self, decodes: int, chunk_tokens: int, chunks: int, completions: int) -> float:
         """Everything of a step but the reading of KV cache and the attention over prompt chunks.
@@ -244,68 +204,3 @@ def _by_value(values: Floats, table: Callable[[Floats], Floats]) -> Floats:
     place = np.zeros(len(present), dtype=np.int64)
     place[distinct] = np.arange(len(distinct))
     return table(distinct.astype(np.float64))[place[whole]]
-
-
-def _check_dtypes(weights: Dtype, kv_dtype: KvDtype, device: Device, family: KernelFamily) -> None:
-    known = [dtype for dtype in device.peak if dtype in family.gemm]
-    if weights not in known:
-        raise InputError(
-            f"{device.name} has no {weights} matrix products",
-            field="weights",
-            remedy="use --weights " + " or ".join(known),
-        )
-    if kv_dtype not in family.attention_decode or kv_dtype not in family.attention_prefill:
-        raise InputError(
-            f"no attention constants of {family.name} for a KV cache in {kv_dtype}",
-            field="kv_cache_dtype",
-            remedy="use --kv-cache-dtype " + " or ".join(family.attention_decode),
-        )
-
-
-def _kv_s(layer: DenseLayer, kv_dtype: KvDtype, tp: int, device: Device, family: KernelFamily) -> float:
-    """Seconds of one layer to attend to one cached token: its bytes, or its arithmetic if that is more."""
-    constants = family.attention_decode[kv_dtype]
-    bytes_per_s = constants.memory_efficiency.value * device.memory_bandwidth.value
-    if constants.max_bandwidth is not None:
-        bytes_per_s = min(bytes_per_s, constants.max_bandwidth.value)
-    flop_per_s = family.attention_prefill[kv_dtype].compute_efficiency.value * device.peak[kv_dtype].value
-    nbytes = KV_BYTES[kv_dtype] * layer.kv_elements_per_token(tp)
-    flop = 4 * layer.head_dim * layer.heads_per_rank(tp)
-    return max(nbytes / bytes_per_s, flop / flop_per_s)
-
-
-def _block_seconds(
-    groups: tuple[tuple[DenseLayer, int], ...],
-    kv_dtype: KvDtype,
-    tp: int,
-    device: Device,
-    family: KernelFamily,
-) -> list[float]:
-    """Seconds of one query block against one key block, all heads and layers, by query blocks in the chunk.
-
-    A chunk of few blocks leaves multiprocessors idle: the time grows as the root of their share.
-    """
-    flop_per_s = family.attention_prefill[kv_dtype].compute_efficiency.value * device.peak[kv_dtype].value
-    multiprocessors = device.sm_count.value
-    fewest_heads = min(layer.heads_per_rank(tp) for layer, _ in groups)
-    full = -(-multiprocessors // fewest_heads)
-    return [
-        sum(
-            count
-            * layer.heads_per_rank(tp)
-            * (TILE * TILE)
-            * (4 * layer.head_dim / flop_per_s + 1 / device.exp_rate.value)
-            / sqrt(min(1.0, layer.heads_per_rank(tp) * max(blocks, 1) / multiprocessors))
-            for layer, count in groups
-        )
-        for blocks in range(full + 1)
-    ]
-
-
-def _io_s(layer: DenseLayer, kv_dtype: KvDtype, tp: int, device: Device, family: KernelFamily) -> float:
-    """Seconds of one layer to move queries, keys, values and outputs of one prompt token."""
-    queries = 2 * ACTIVATION_BYTES * layer.heads_per_rank(tp) * layer.head_dim
-    keys = (ACTIVATION_BYTES + KV_BYTES[kv_dtype]) * layer.kv_elements_per_token(tp)
-    return (queries + keys) / (
-        family.attention_prefill[kv_dtype].memory_efficiency.value * device.memory_bandwidth.value
-    )

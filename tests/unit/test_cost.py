@@ -7,8 +7,9 @@ from math import sqrt
 import numpy as np
 import pytest
 
+from simulator.cost.kernels import Kernels
 from simulator.cost.layers import DenseLayer, Gemm
-from simulator.cost.step import StepCost, gemm_seconds
+from simulator.cost.step import StepCost
 from simulator.errors import InputError
 from simulator.hardware import Dtype, KvDtype
 from simulator.record import STEP_CAUSES, STEP_COLUMNS
@@ -23,7 +24,7 @@ def cost(weights: Dtype = "fp8", kv_dtype: KvDtype = "bf16", tp: int = 1, bandwi
 
 
 def test_a_gemm_takes_fixed_time_and_the_root_of_the_squares() -> None:
-    one = gemm_seconds(Gemm("o", 4096, 1024, "bf16"), 1, device(), family())
+    one = Kernels(device(), family(), "bf16", 1).gemm(Gemm("o", 4096, 1024, "bf16"), 1)
     # fixed 2 us + 1 us * sqrt(1024/1024); 2*256*4096*1024 FLOP at 0.8 PFLOP/s;
     # 2*(4096*1024 + 256*1024 + 256*4096) bytes at 3.2 TB/s
     assert one.fixed_s == pytest.approx(3e-6)
@@ -34,7 +35,7 @@ def test_a_gemm_takes_fixed_time_and_the_root_of_the_squares() -> None:
 
 
 def test_activations_are_quantised_under_quantised_weights() -> None:
-    one = gemm_seconds(Gemm("o", 4096, 1024, "fp8"), 1, device(), family())
+    one = Kernels(device(), family(), "bf16", 1).gemm(Gemm("o", 4096, 1024, "fp8"), 1)
     assert one.quantise_s_per_row == pytest.approx(1024 * (2 + 1) / 3.2e12)  # read bf16, write fp8
 
 
