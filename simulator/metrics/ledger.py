@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,19 @@ class Ledger:
     def busy_s(self) -> Floats:
         """Per replica, the seconds in which it stepped."""
         return np.asarray(self.by_replica.sum(axis=1))
+
+    def mean_s(self) -> Floats:
+        """Seconds by cause of the mean request, which sum to the mean E2E."""
+        done = self.by_request[~np.isnan(self.by_request[:, 0])]
+        return np.asarray(done.mean(axis=0)) if len(done) else np.zeros(len(CAUSES))
+
+    def at_percentile_s(self, percent: float) -> Floats:
+        """Seconds by cause of the request at a percentile of E2E (nearest rank), which sum to its E2E."""
+        done = self.by_request[~np.isnan(self.by_request[:, 0])]
+        if not len(done):
+            return np.zeros(len(CAUSES))
+        order = np.argsort(done.sum(axis=1), kind="stable")
+        return done[order[max(ceil(percent / 100.0 * len(done)) - 1, 0)]]
 
 
 def ledger(record: Record, breakdowns: Sequence[Breakdown]) -> Ledger:

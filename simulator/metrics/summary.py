@@ -128,7 +128,7 @@ def summarise(
         request_throughput=_rate(int(done.sum()), duration_s),
         output_throughput=output_rate,
         total_token_throughput=_rate(input_tokens + tokens, duration_s),
-        max_output_tokens_per_s=_peak_rate(record, causes.row_s),
+        max_output_tokens_per_s=_peak_rate(record, causes.row_s, kv_s_per_token),
         goodput=None if good is None else _rate(good, duration_s),
         good_fraction=None if good is None else good / max(len(done), 1),
         output_throughput_per_gpu=output_rate / hardware.gpus,
@@ -190,9 +190,9 @@ def _rejected(record: Record) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _peak_rate(record: Record, row_s: tuple[Floats, ...]) -> float:
+def _peak_rate(record: Record, row_s: tuple[Floats, ...], kv_s_per_token: tuple[float, ...]) -> float:
     seconds = np.arange(np.ceil(record.end_s) + 1.0)
-    return float(output_tokens(record, row_s, seconds).max()) if len(seconds) > 1 else 0.0
+    return float(output_tokens(record, row_s, kv_s_per_token, seconds).max()) if len(seconds) > 1 else 0.0
 
 
 def _usd_per_million(output_rate: float, hardware: Hardware) -> float | None:

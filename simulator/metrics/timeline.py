@@ -27,8 +27,14 @@ class Timeline:
     """KV blocks in use, of all replicas together."""
 
 
-def timeline(record: Record, row_s: Sequence[Floats], bins: int = BINS) -> Timeline:
-    """The run in bins; ``row_s`` are the seconds of each row of steps, per replica."""
+def timeline(
+    record: Record, row_s: Sequence[Floats], kv_s_per_token: Sequence[float], bins: int = BINS
+) -> Timeline:
+    """The run in bins.
+
+    ``row_s`` are the seconds of each row of steps and ``kv_s_per_token`` the seconds to read one cached
+    token, both per replica.
+    """
     edges_s = np.linspace(0.0, record.end_s, bins + 1)
     bin_s = np.diff(edges_s)
     kv_block_s = np.zeros(bins)
@@ -37,21 +43,51 @@ def timeline(record: Record, row_s: Sequence[Floats], bins: int = BINS) -> Timel
     waiting_s, running_s = _request_seconds(record, edges_s)
     return Timeline(
         edges_s=edges_s,
-        output_tokens_per_s=output_tokens(record, row_s, edges_s) / bin_s,
+        output_tokens_per_s=output_tokens(record, row_s, kv_s_per_token, edges_s) / bin_s,
         waiting=waiting_s / bin_s,
         running=running_s / bin_s,
         kv_fraction=kv_block_s / (bin_s * sum(record.kv_blocks)),
     )
 
 
-def output_tokens(record: Record, row_s: Sequence[Floats], edges_s: Floats) -> Floats:
-    """Output tokens in each bin; those of one leap are spread evenly over it."""
-    tokens = np.zeros(len(edges_s) - 1)
-    for steps, seconds in zip(record.steps, row_s, strict=True):
-        of_rows = column(steps, STEP_COLUMNS, "decodes") * column(steps, STEP_COLUMNS, "steps")
-        of_rows += column(steps, STEP_COLUMNS, "completions")
-        tokens += _spread(steps, seconds, of_rows, edges_s)
-    return tokens
+def output_tokens(
+    record: Record, row_s: Sequence[Floats], kv_s_per_token: Sequence[float], edges_s: Floats
+) -> Floats:
+    """Output tokens in each bin; those of one step are spread evenly over it."""
+    until = np.zeros(len(edges_s))
+    for steps, seconds, kv_s in zip(record.steps, row_s, kv_s_per_token, strict=True):
+        if len(steps):
+            until += _tokens_until(edges_s, steps, seconds, kv_s)
+    return np.asarray(np.diff(until))
+
+
+def _tokens_until(times_s: Floats, steps: Floats, seconds: Floats, kv_s: float) -> Floats:
+    """Output tokens of one replica up to each time."""
+    per_step = column(steps, STEP_COLUMNS, "decodes") + column(steps, STEP_COLUMNS, "completions")
+    tokens = per_step * column(steps, STEP_COLUMNS, "steps")
+    before = np.cumsum(tokens) - tokens
+    start_s = column(steps, STEP_COLUMNS, "start_s")
+    row = np.maximum(np.searchsorted(start_s, times_s, side="right") - 1, 0)
+    elapsed_s = np.clip(times_s - start_s[row], 0.0, seconds[row])
+    return before[row] + per_step[row] * _steps_until(elapsed_s, steps[row], seconds[row], kv_s)
+
+
+def _steps_until(elapsed_s: Floats, steps: Floats, seconds: Floats, kv_s: float) -> Floats:
+    """Steps done after a time in each row, with the share of the step under way.
+
+    Step i lasts ``first + i*slope``, so k steps last ``slope/2*k**2 + (first - slope/2)*k``.
+    """
+    count = column(steps, STEP_COLUMNS, "steps")
+    slope_s = kv_s * column(steps, STEP_COLUMNS, "decodes")
+    first_s = seconds / count - 0.5 * slope_s * (count - 1.0)
+    linear_s = first_s - 0.5 * slope_s
+    divisor_s = linear_s + np.sqrt(linear_s * linear_s + 2.0 * slope_s * elapsed_s)
+    whole = np.floor(
+        np.divide(2.0 * elapsed_s, divisor_s, out=np.zeros_like(divisor_s), where=divisor_s > 0.0)
+    )
+    whole = np.minimum(whole, count - 1.0)
+    left_s = elapsed_s - whole * (first_s + 0.5 * slope_s * (whole - 1.0))
+    return np.asarray(np.minimum(whole + left_s / (first_s + slope_s * whole), count))
 
 
 def _spread(steps: Floats, seconds: Floats, amounts: Floats, edges_s: Floats) -> Floats:

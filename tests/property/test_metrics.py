@@ -14,7 +14,7 @@ from simulator.metrics.itl import Gaps, neighbours
 from simulator.metrics.latency import finished, latencies
 from simulator.metrics.ledger import ledger
 from simulator.metrics.summary import Hardware, summarise
-from simulator.metrics.timeline import timeline
+from simulator.metrics.timeline import output_tokens, timeline
 from simulator.record import STEP_CAUSES, STEP_COLUMNS, Floats, Record, column
 from tests.strategies import Case, LinearCost, cases
 
@@ -78,7 +78,8 @@ def test_a_timeline_holds_every_token_and_every_second_of_a_request(case: Case) 
     if not done.any():
         return
     causes = ledger(record, [breakdown(case.cost)] * case.replicas)
-    found = timeline(record, causes.row_s, bins=7)
+    kv_s = (case.cost.kv_s_per_token,) * case.replicas
+    found = timeline(record, causes.row_s, kv_s, bins=7)
     widths_s = np.diff(found.edges_s)
     tokens = record.request("output_tokens")[done].sum()
     np.testing.assert_allclose(found.output_tokens_per_s @ widths_s, tokens, rtol=1e-9)
@@ -86,6 +87,18 @@ def test_a_timeline_holds_every_token_and_every_second_of_a_request(case: Case) 
         (found.waiting + found.running) @ widths_s, latencies(record).e2e_s[done].sum(), rtol=1e-6
     )
     assert (found.kv_fraction <= 1.0 + 1e-9).all()
+
+
+@given(cases())
+def test_macro_and_step_tell_the_same_tokens_over_time(case: Case) -> None:
+    kv_s = (case.cost.kv_s_per_token,) * case.replicas
+    found = []
+    for detail in ("macro", "step"):
+        record = case.run(detail)
+        causes = ledger(record, [breakdown(case.cost)] * case.replicas)
+        edges_s = np.linspace(0.0, record.end_s, 20)
+        found.append(output_tokens(record, causes.row_s, kv_s, edges_s))
+    np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-6)
 
 
 @given(cases())

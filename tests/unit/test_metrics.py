@@ -11,7 +11,7 @@ from simulator.errors import PhysicsError
 from simulator.metrics.latency import distribution, latencies
 from simulator.metrics.ledger import ledger
 from simulator.metrics.summary import Hardware, Slo, Summary, summarise
-from simulator.metrics.timeline import timeline
+from simulator.metrics.timeline import output_tokens, timeline
 from simulator.record import CAUSES, STEP_CAUSES, Floats, Record, Status
 
 NAN = float("nan")
@@ -215,8 +215,25 @@ def test_of_requests_that_arrive_at_once_there_is_no_telling() -> None:
 
 def test_a_timeline_holds_every_token_and_every_second_of_waiting() -> None:
     record = small_record()
-    found = timeline(record, ledger(record, [fixed_steps]).row_s, bins=4)
+    found = timeline(record, ledger(record, [fixed_steps]).row_s, [0.0], bins=4)
     np.testing.assert_allclose(found.output_tokens_per_s * 0.5, [1.0, 2.0, 1.0, 1.0])
     np.testing.assert_allclose(found.waiting * 0.5, [0.3, 0.0, 0.0, 0.0], atol=1e-12)
     np.testing.assert_allclose(found.running, [1.0, 2.0, 1.0, 1.0], atol=1e-12)
     np.testing.assert_allclose(found.kv_fraction, [0.25, 0.5, 0.375, 0.375])
+
+
+def test_tokens_of_a_leap_come_when_its_steps_end() -> None:
+    # One request decodes for three steps of 1, 2 and 3 s: 0.5 s per cached token of 2, 4 and 6.
+    record = small_record()
+    leap = np.array([[0.0, 3, 2, 12, 0, 0, 0, 0.0, 1]])
+    found = output_tokens(
+        replace(record, steps=(leap,)), [np.array([6.0])], [0.5], np.array([0, 1, 2, 3, 6.0])
+    )
+    np.testing.assert_allclose(found, [2.0, 1.0, 1.0, 2.0])
+
+
+def test_the_mean_and_the_p99_request_sum_to_their_latency() -> None:
+    record = queueing_record(np.arange(200.0))
+    found = ledger(record, [fixed_steps])
+    assert found.mean_s().sum() == pytest.approx(100.0)  # mean of 0.5 to 199.5
+    assert found.at_percentile_s(99.0).sum() == pytest.approx(197.5)  # rank 198 of 200
