@@ -54,7 +54,7 @@ class Ledger:
         if not len(done):
             return np.zeros(len(CAUSES))
         order = np.argsort(done.sum(axis=1), kind="stable")
-        return done[order[max(ceil(percent / 100.0 * len(done)) - 1, 0)]]
+        return np.asarray(done[order[max(ceil(percent / 100.0 * len(done)) - 1, 0)]])
 
 
 def ledger(record: Record, breakdowns: Sequence[Breakdown]) -> Ledger:

@@ -1,1 +1,31 @@
+"""One file per plot. Each draws all systems of a comparison into one figure."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from simulator.report.evaluation import Evaluation
+from simulator.report.plots import kv_occupancy, latency, ledger, load
+from simulator.report.plots.style import house_style, save
+
+PLOTS: dict[str, tuple[str, Callable[[Sequence[Evaluation]], Figure]]] = {
+    "latency": ("Latency of requests", latency.draw),
+    "ledger": ("Where requests spend their time", ledger.draw),
+    "load": ("Throughput and queue over time", load.draw),
+    "kv_occupancy": ("KV cache in use over time", kv_occupancy.draw),
+}
+"""File name, title and drawing function of each plot."""
+
+
+def draw_all(evaluations: Sequence[Evaluation], folder: Path) -> list[tuple[str, str]]:
+    """Draw every plot as PNG and SVG into ``folder``; file names and titles."""
+    folder.mkdir()
+    for name, (_, draw) in PLOTS.items():
+        with house_style():
+            figure = draw(evaluations)
+            for suffix in (".png", ".svg"):
+                save(figure, folder / f"{name}{suffix}")
+    return [(name, title) for name, (title, _) in PLOTS.items()]

@@ -1,0 +1,150 @@
+"""A result with everything that is computed from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from simulator.metrics import bounds
+from simulator.metrics.bounds import Bound, Ceiling
+from simulator.metrics.latency import Latencies, finished, latencies
+from simulator.metrics.ledger import Ledger, ledger
+from simulator.metrics.summary import Hardware, Slo, Summary, summarise
+from simulator.metrics.timeline import Timeline, timeline
+from simulator.record import STEP_COLUMNS, Record, column
+
+if TYPE_CHECKING:
+    from simulator.scenario import Goodput
+    from simulator.simulation import Plan, Result
+
+ACTIVATION_BYTES = 2
+"""Bytes of an activation that an all-reduce carries."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One system: its result and the metrics of it."""
+
+    name: str
+    result: Result
+    latencies: Latencies
+    ledger: Ledger
+    summary: Summary
+    bounds: tuple[Bound, ...]
+    warnings: tuple[str, ...]
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """What went on over time."""
+        kv_s = [cost.kv_s_per_token for cost in self.result.plan.costs]
+        return timeline(self.result.record, self.ledger.row_s, kv_s)
+
+
+def evaluate(results: Sequence[Result]) -> tuple[Evaluation, ...]:
+    """Compute and check the metrics of each result. Raises PhysicsError."""
+    names = [result.plan.topology.system.name for result in results]
+    return tuple(
+        _evaluate(result, name if names.count(name) == 1 else f"{name}-{index + 1}")
+        for index, (name, result) in enumerate(zip(names, results, strict=True))
+    )
+
+
+def _evaluate(result: Result, name: str) -> Evaluation:
+    plan, record = result.plan, result.record
+    found = latencies(record)
+    causes = ledger(record, [cost.breakdown for cost in plan.costs])
+    kv_s = tuple(cost.kv_s_per_token for cost in plan.costs)
+    summary = summarise(record, found, causes, kv_s, _hardware(plan), _slo(plan.scenario.goodput))
+    roofline = plan.costs[0].roofline
+    limits = bounds.bounds(
+        record,
+        found,
+        floor_prefill_s=lambda tokens: roofline.floor_step_s(0, 0, tokens, 0.5 * tokens * (tokens + 1)),
+        floor_decode_s=lambda context: roofline.floor_step_s(1, context, 0, 0),
+        ceilings=_ceilings(plan, record),
+        kv_tokens=plan.memory.kv_tokens * plan.replicas,
+    )
+    bounds.check(limits)
+    return Evaluation(name, result, found, causes, summary, limits, _warnings(result, summary))
+
+
+def _slo(goodput: Goodput | None) -> Slo | None:
+    return None if goodput is None else Slo(goodput.ttft, goodput.tpot, goodput.e2el)
+
+
+def _hardware(plan: Plan) -> Hardware:
+    """What serves: GPUs that idle for want of a replica count neither for power nor for price."""
+    system = plan.topology.system
+    share = plan.gpus_used / len(plan.topology.gpus)
+    rental, price = plan.device.rental, system.price
+    return Hardware(
+        gpus=plan.gpus_used,
+        power_w=system.power.value * share,
+        usd_per_gpu_hour=None if rental is None else 0.5 * (rental.value.low + rental.value.high),
+        system_usd=None if price is None else 0.5 * (price.value.low + price.value.high) * share,
+    )
+
+
+def _ceilings(plan: Plan, record: Record) -> list[Ceiling]:
+    """Compute, HBM and links of all replicas; work is that of one rank, its peers do theirs meanwhile."""
+    totals = dict.fromkeys(("steps", "decode_steps", "decodes", "kv_tokens", "chunk_tokens"), 0.0)
+    for rows in record.steps:
+        by_name = {name: column(rows, STEP_COLUMNS, name) for name in STEP_COLUMNS}
+        totals["steps"] += by_name["steps"].sum()
+        totals["decode_steps"] += (by_name["steps"] * (by_name["decodes"] > 0)).sum()
+        totals["decodes"] += (by_name["steps"] * by_name["decodes"]).sum()
+        totals["kv_tokens"] += by_name["kv_tokens"].sum()
+        totals["chunk_tokens"] += by_name["chunk_tokens"].sum()
+    prompts = record.request("input_tokens")[finished(record)]
+    pairs = totals["kv_tokens"] + float(np.sum(0.5 * prompts * (prompts + 1.0)))
+    tokens = totals["decodes"] + totals["chunk_tokens"]
+    roofline = plan.costs[0].roofline
+    compute_s = (
+        roofline.linear_flop_per_token * tokens / roofline.linear_flop_per_s
+        + roofline.head_flop_per_row * totals["decodes"] / roofline.head_flop_per_s
+        + roofline.attention_flop_per_pair * pairs / roofline.attention_flop_per_s
+    )
+    hbm_bytes = (
+        roofline.weight_bytes * totals["steps"]
+        + roofline.head_bytes * totals["decode_steps"]
+        + roofline.kv_bytes_per_token * (totals["kv_tokens"] + tokens)
+    )
+    ceilings = [
+        Ceiling("compute", compute_s, float(plan.replicas)),
+        Ceiling("HBM", hbm_bytes, roofline.bytes_per_s * plan.replicas),
+    ]
+    if plan.tensor_parallel_size > 1:
+        ceilings.append(Ceiling("links", _all_reduce_bytes(plan) * tokens, _gpu_links(plan) * plan.replicas))
+    return ceilings
+
+
+def _all_reduce_bytes(plan: Plan) -> float:
+    """Bytes per token that every rank receives at least: each all-reduce brings its whole result."""
+    return float(2 * plan.model.layers * plan.model.hidden * ACTIVATION_BYTES)
+
+
+def _gpu_links(plan: Plan) -> float:
+    """Bandwidth of one direction of all links of a GPU."""
+    graph = plan.topology.graph
+    return max(
+        sum(float(edge["bandwidth_bytes_per_s"]) for _, _, edge in graph.edges(gpu, data=True))
+        for gpu in plan.topology.gpus[: plan.gpus_used]
+    )
+
+
+def _warnings(result: Result, summary: Summary) -> tuple[str, ...]:
+    plan = result.plan
+    found = list(result.warnings)
+    idle = len(plan.topology.gpus) - plan.gpus_used
+    if idle:
+        found.append(f"{idle} of {len(plan.topology.gpus)} GPUs idle: no replica fits into them")
+    rejected = sum(summary.rejected.values())
+    if rejected:
+        found.append(f"{rejected} of {summary.num_prompts} requests were rejected")
+    if summary.growth.kept_up is False:
+        found.append("the queue grew to the end: latencies depend on how long the run is")
+    return tuple(found)

@@ -1,0 +1,111 @@
+"""The graph of a system."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from simulator.report.plots.style import LINES, OKABE_ITO, house_style, panels
+
+if TYPE_CHECKING:
+    from simulator.topology.graph import Topology
+
+_WRITTEN_NODES = 20
+"""Nodes of one row up to which each has its name beside it."""
+
+
+def draw(topology: Topology) -> Figure:
+    """Nodes in rows by kind, GPUs in one of them; edges by class of link."""
+    graph = topology.graph
+    rows = _rows(graph)
+    widest = max(len(nodes) for _, nodes in rows)
+    with house_style():
+        figure, (panel,) = panels(1, 1, (min(16.0, 5.0 + 0.6 * widest), 1.6 + 1.5 * len(rows)))
+        places = {
+            node: ((index + 0.5) / len(nodes), float(-row))
+            for row, (_, nodes) in enumerate(rows)
+            for index, node in enumerate(nodes)
+        }
+        handles = _draw_links(panel, graph, places)
+        for row, (kind, nodes) in enumerate(rows):
+            xs, ys = zip(*(places[node] for node in nodes), strict=True)
+            panel.scatter(
+                xs,
+                ys,
+                s=90,
+                marker="s" if kind == "gpu" else "o",
+                color=OKABE_ITO[row % 6],
+                edgecolors="white",
+                zorder=3,
+            )
+            panel.text(-0.01, -row, f"{len(nodes)} x {kind}", ha="right", va="center", fontweight="bold")
+            if len(nodes) <= _WRITTEN_NODES:
+                for node, x in zip(nodes, xs, strict=True):
+                    panel.annotate(
+                        str(node), (x, -row), (0, -13), textcoords="offset points", ha="center", fontsize=6.5
+                    )
+        panel.set_title(topology.system.title)
+        panel.set_xlim(0.0, 1.0)
+        panel.set_ylim(-len(rows) + 0.4, 0.5)
+        panel.axis("off")
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)), fontsize=8)
+    return figure
+
+
+def _rows(graph: Any) -> list[tuple[str, list[str]]]:
+    """Nodes by kind: switches over the GPUs, all else below them by hops; neighbours stand together."""
+    kinds: dict[str, list[str]] = {}
+    for node, kind in graph.nodes(data="kind"):
+        kinds.setdefault(kind, []).append(node)
+    hops = _hops_from(graph, kinds["gpu"])
+    below = sorted((kind for kind in kinds if kind != "nvswitch"), key=lambda kind: hops[kinds[kind][0]])
+    place: dict[str, float] = {}
+    for kind in [*below, "nvswitch"] if "nvswitch" in kinds else below:
+        nodes = sorted(
+            kinds[kind], key=lambda node: _mean([place[peer] for peer in graph.adj[node] if peer in place])
+        )
+        place.update({node: (index + 0.5) / len(nodes) for index, node in enumerate(nodes)})
+        kinds[kind] = nodes
+    above = ["nvswitch"] if "nvswitch" in kinds else []
+    return [(kind, kinds[kind]) for kind in [*above, *below]]
+
+
+def _hops_from(graph: Any, nodes: list[str]) -> dict[str, int]:
+    """Links between each node and the nearest of some."""
+    hops = dict.fromkeys(nodes, 0)
+    queue = list(nodes)
+    for node in queue:
+        for peer in graph.adj[node]:
+            if peer not in hops:
+                hops[peer] = hops[node] + 1
+                queue.append(peer)
+    return hops
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _draw_links(panel: Any, graph: Any, places: dict[str, tuple[float, float]]) -> list[Line2D]:
+    """One collection of lines per class of link, and its entry in the legend."""
+    lines: dict[str, dict[frozenset[str], None]] = {}
+    titles: dict[str, str] = {}
+    for tail, head, edge in graph.edges(data=True):
+        link = edge["link"]
+        label = f"{link.title}, {edge['bandwidth_bytes_per_s'] / 1e9:,.4g} GB/s each way"
+        titles[label] = link.name
+        lines.setdefault(label, {})[frozenset((tail, head))] = None
+    handles = []
+    for index, (label, pairs) in enumerate(lines.items()):
+        colour, dashes = OKABE_ITO[(index + 1) % 6], LINES[index % len(LINES)]
+        segments = [[places[node] for node in sorted(pair)] for pair in pairs]
+        alpha = 0.8 if len(segments) < 100 else 0.25
+        panel.add_collection(
+            LineCollection(segments, colors=colour, linestyles=dashes, linewidths=1.0, alpha=alpha)
+        )
+        handles.append(Line2D([], [], color=colour, linestyle=dashes, label=f"{label} ({len(segments)} x)"))
+    return handles

@@ -1,0 +1,41 @@
+"""A comparison as a folder: result.json, requests.csv, plots and report.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from simulator.report.evaluation import Evaluation
+from simulator.report.exports import result_object, to_json, write_requests
+from simulator.report.folder import PLOTS, REPORT, REQUESTS, RESULT
+from simulator.report.markdown import markdown
+
+
+def combined(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+    """The result object of one system, or of several under ``results``."""
+    objects = [result_object(evaluation) for evaluation in evaluations]
+    return objects[0] if len(objects) == 1 else {"results": objects}
+
+
+def write(evaluations: Sequence[Evaluation], folder: Path, *, plots: bool = True) -> None:
+    """Fill an empty folder; of several systems each has a folder of its own within it."""
+    _write(folder / RESULT, to_json(combined(evaluations)))
+    if len(evaluations) == 1:
+        write_requests(evaluations[0], folder / REQUESTS)
+    else:
+        for evaluation in evaluations:
+            own = folder / evaluation.name
+            own.mkdir()
+            _write(own / RESULT, to_json(result_object(evaluation)))
+            write_requests(evaluation, own / REQUESTS)
+    drawn: list[tuple[str, str]] = []
+    if plots:
+        from simulator.report.plots import draw_all  # matplotlib takes half a second to import
+
+        drawn = [(title, f"{PLOTS}/{name}.png") for name, title in draw_all(evaluations, folder / PLOTS)]
+    _write(folder / REPORT, markdown(evaluations, drawn))
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="")
