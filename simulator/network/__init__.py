@@ -1,1 +1,1 @@
-
+"""What travels between devices: collectives as rounds over the graph, and what they cost."""
