@@ -148,7 +148,8 @@ def all_reduce_model(
     """What an all-reduce over ``ranks`` costs; ``force`` leaves one algorithm, at any size.
 
     Where the file of a link has constants for some algorithms, those are what the libraries implement on it
-    and the only ones to choose from; any other can still be forced. Raises InputError where the forced algorithm does not work on these ranks.
+    and the only ones to choose from; any other can still be forced. Raises InputError where the forced
+    algorithm does not work on these ranks.
     """
     if len(ranks) == 1:
         return AllReduceModel(())

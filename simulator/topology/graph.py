@@ -60,7 +60,7 @@ class Topology:
     def __init__(self, system: System, graph: nx.Graph[str], devices: Mapping[str, Device]) -> None:
         self.system = system
         self.graph = graph
-        self.gpus = tuple(name for name, kind in graph.nodes(data="kind") if kind == GPU)
+        self.gpus = tuple(node for node in graph if graph.nodes[node]["kind"] == GPU)
         self._devices = devices
         self._predecessors: dict[str, dict[str, list[str]]] = {}
         self._routes: dict[Edge, tuple[Hop, ...]] = {}
@@ -130,8 +130,8 @@ class Topology:
     def facts(self) -> Facts:
         """The system at a glance."""
         kinds: dict[str, int] = defaultdict(int)
-        for _, kind in self.graph.nodes(data="kind"):
-            kinds[kind] += 1
+        for node in self.graph:
+            kinds[self.graph.nodes[node]["kind"]] += 1
         pairs: dict[Pair, int] = defaultdict(int)
         for source in self.gpus:
             for target in self.gpus:
