@@ -1,20 +1,35 @@
-"""Options that say where the result goes, and the checks of their values before anything runs."""
+"""What ``run`` and ``compare`` share: the options of the output, and the way from scenario to output."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import click
+from rich.console import Console
 
-from simulator.catalog import dump_yaml
+from simulator.catalog import Catalog, Document, dump_yaml
+from simulator.cli.flags import located
+from simulator.cli.progress import bars
 from simulator.errors import InputError
+from simulator.report.evaluation import Evaluation, evaluate
+from simulator.report.exports import to_json
+from simulator.report.folder import result_folder
+from simulator.report.tables import show
+from simulator.report.write import combined, write
 from simulator.scenario import Scenario
+from simulator.study.compare import compare
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
-_OUTPUT = (
+PIPE_COLUMNS = 160
+"""Width of a table that goes to a file or another program."""
+
+_OPTIONS = (
     click.option("--out", metavar="DIR", help="Folder for result.json, requests.csv, plots and report.md."),
     click.option("--plots/--no-plots", default=True, help="Draw plots into the folder.  [default: plots]"),
     click.option("--force", is_flag=True, help="Replace the result that the folder holds."),
@@ -24,15 +39,59 @@ _OUTPUT = (
 
 
 def output_options(command: Command) -> Command:
-    """The options of ``run`` and ``compare`` beside those of the scenario."""
-    for option in reversed(_OUTPUT):
+    """The options of where the result goes."""
+    for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def save_scenario(scenario: Scenario, file: str) -> None:
-    """Write the scenario so that running the file gives the same result."""
+@dataclass(frozen=True)
+class Output:
+    """Where the result goes."""
+
+    out: str | None
+    plots: bool
+    force: bool
+    as_json: bool
+    save_scenario: str | None
+
+    def serve(self, document: Document, scenario: Scenario) -> None:
+        """Run the scenario on each of its systems and put out what happened.
+
+        The folder is checked before the run, and appears only when it is whole.
+        """
+        folder = nullcontext() if self.out is None else result_folder(Path(self.out), force=self.force)
+        with folder as path, located(document):
+            evaluations = _evaluate(scenario)
+            if self.save_scenario is not None:
+                _save(scenario, Path(self.save_scenario))
+            if path is not None:
+                write(evaluations, path, plots=self.plots)
+        self._print(evaluations)
+
+    def _print(self, evaluations: Sequence[Evaluation]) -> None:
+        if self.as_json:
+            click.echo(to_json(combined(evaluations)), nl=False)
+            for evaluation in evaluations:
+                for warning in evaluation.warnings:
+                    click.echo(f"llmsim: warning: {evaluation.name}: {warning}", err=True)
+            return
+        show(evaluations, Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS))
+        if self.out is not None:
+            click.echo(f"written to {self.out}")
+
+
+def _evaluate(scenario: Scenario) -> tuple[Evaluation, ...]:
+    requests = scenario.workload.num_prompts
+    with bars() as shown:
+        results = compare(
+            scenario, Catalog(), lambda system: None if shown is None else shown.bar(system, requests)
+        )
+    return evaluate(results)
+
+
+def _save(scenario: Scenario, path: Path) -> None:
     try:
-        Path(file).write_text(dump_yaml(scenario.plain()), encoding="utf-8")
+        path.write_text(dump_yaml(scenario.plain()), encoding="utf-8")
     except OSError as error:
-        raise InputError(error.strerror or "cannot be written", file=file, field="--save-scenario") from None
+        raise InputError(error.strerror or "cannot be written", file=path, field="--save-scenario") from None

@@ -24,6 +24,6 @@ def compare(
     gpus = [len(plan.topology.gpus) for plan in plans]
     factors = [count / gpus[0] if scenario.scale_load == "gpus" else 1.0 for count in gpus]
     return tuple(
-        run(plan, catalog, rate_factor=factor, progress=progress(plan.topology.name))
+        run(plan, catalog, rate_factor=factor, progress=progress(plan.topology.system.name))
         for plan, factor in zip(plans, factors, strict=True)
     )

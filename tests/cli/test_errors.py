@@ -44,7 +44,10 @@ FAULTS = {
     "no YAML": ("run not-yaml.yaml", ["not-yaml.yaml:2: is not YAML"]),
     "an unknown topology": ("run --topology hgx-h20-8", ["--topology: no topology", "hgx-h200-8"]),
     "an unknown model": (f"{ON_H200} --model lama-3.1-8b", ["--model: no model", "llama-3.1-8b"]),
-    "an unknown model in a file": ("run unknown-model.yaml", ["unknown-model.yaml:2:model:", "llama-3.1-70b"]),
+    "an unknown model in a file": (
+        "run unknown-model.yaml",
+        ["unknown-model.yaml:2:model:", "llama-3.1-70b"],
+    ),
     "an unknown preset": (f"{ON_H200} --workload azure-cov", ["--workload: no workload", "azure-conv"]),
     "an unknown engine": (f"{ON_H200} --engine vlm", ["--engine: no engine", "vllm"]),
     "an unknown router": (f"{ON_H200} --router least", ["--router: no router", "least-kv"]),
@@ -58,7 +61,10 @@ FAULTS = {
     "an unknown metric": (f"{ON_H200} --goodput tftt:200", ["--goodput: no metric called 'tftt'", "ttft"]),
     "a limit without number": (f"{ON_H200} --goodput ttft:fast", ["--goodput: 'ttft:fast'", "ttft:2000"]),
     "a negative limit": (f"{ON_H200} --goodput ttft:-5", ["--goodput: a limit is above zero"]),
-    "a TP that does not divide the heads": (f"{ON_H200} --tensor-parallel-size 3", ["--tensor-parallel-size", "3"]),
+    "a TP that does not divide the heads": (
+        f"{ON_H200} --tensor-parallel-size 3",
+        ["--tensor-parallel-size", "3"],
+    ),
     "such a TP in a file": ("run tp-of-3.yaml", ["tp-of-3.yaml:3:deployment.tensor_parallel_size"]),
     "a TP above the GPUs": (f"{ON_H200} --tensor-parallel-size 16", ["--tensor-parallel-size", "8"]),
     "more replicas than fit": (f"{ON_H200} --tensor-parallel-size 4 --replicas 3", ["--replicas"]),
@@ -66,8 +72,14 @@ FAULTS = {
         f"{ON_H200} --model llama-3.1-405b --weights bf16 --tensor-parallel-size 4",
         ["llama-3.1-405b", "--tensor-parallel-size 8"],
     ),
-    "a model that fits nowhere": (f"{ON_H200} --model llama-3.1-405b --weights bf16 --gpu-memory-utilization 0.5", []),
-    "zero blocks": (f"{ON_H200} --num-gpu-blocks-override 0", ["--num-gpu-blocks-override: '0' should be greater"]),
+    "a model that fits nowhere": (
+        f"{ON_H200} --model llama-3.1-405b --weights bf16 --gpu-memory-utilization 0.5",
+        [],
+    ),
+    "zero blocks": (
+        f"{ON_H200} --num-gpu-blocks-override 0",
+        ["--num-gpu-blocks-override: '0' should be greater"],
+    ),
     "a missing trace": (f"{ON_H200} --trace god.csv", ["god.csv"]),
     "an empty trace": (f"{ON_H200} --trace empty.csv", ["empty.csv"]),
     "a trace of a header": (f"{ON_H200} --trace header-only.csv", ["header-only.csv"]),
@@ -118,7 +130,17 @@ def test_a_real_process_shows_no_traceback() -> None:
 
 
 def test_an_interrupt_leaves_no_half_result() -> None:
-    endless = "run --topology hgx-h200-8 --detail step --num-prompts 1000000 --out out".split()
+    endless = [
+        "run",
+        "--topology",
+        "hgx-h200-8",
+        "--detail",
+        "step",
+        "--num-prompts",
+        "1000000",
+        "--out",
+        "out",
+    ]
     process = subprocess.Popen(llmsim(*endless), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(3.0)
     process.send_signal(signal.SIGINT)

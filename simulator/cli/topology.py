@@ -1,0 +1,58 @@
+"""``llmsim topology``: the facts of a system's graph."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from simulator.catalog import Catalog
+from simulator.simulation import load_topology
+from simulator.topology.graph import Facts, Topology
+
+
+@click.command("topology")
+@click.argument("name")
+@click.option("--plot", metavar="FILE", help="Draw the graph to a PNG or SVG file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the facts as one JSON object.")
+def command(name: str, plot: str | None, as_json: bool) -> None:
+    """Show what the graph of the system NAME comes to.
+
+    GPUs, bisection bandwidth, and bandwidth, hops and latency between any two GPUs, all one direction.
+    NAME is of the catalogue, or the path of a YAML file.
+    """
+    topology = load_topology(name, Catalog())
+    if plot is not None:
+        _draw(topology, Path(plot))
+    facts = topology.facts()
+    click.echo(_json(facts) if as_json else "\n".join(_lines(facts)))
+
+
+def _draw(topology: Topology, path: Path) -> None:
+    """Draw the graph; matplotlib is imported here, it takes half a second."""
+    plots = import_module("simulator.report.plots.topology")
+    style = import_module("simulator.report.plots.style")
+    style.save(plots.draw(topology), path)
+
+
+def _json(facts: Facts) -> str:
+    pairs = [asdict(pair) | {"pairs": count} for pair, count in facts.pairs.items()]
+    plain = {name: getattr(facts, name) for name in facts.__dataclass_fields__}
+    return json.dumps(plain | {"pairs": pairs}, indent=2)
+
+
+def _lines(facts: Facts) -> Iterator[str]:
+    yield f"{facts.name}: {facts.title}"
+    yield f"  GPUs       {facts.gpus}"
+    yield f"  nodes      {facts.nodes} ({', '.join(f'{n} {kind}' for kind, n in facts.kinds.items())})"
+    yield f"  links      {facts.links}"
+    yield f"  bisection  {facts.bisection_bytes_per_s / 1e9:,.0f} GB/s each way"
+    for pair, count in facts.pairs.items():
+        yield (
+            f"  GPU to GPU {pair.bandwidth_bytes_per_s / 1e9:,.0f} GB/s each way, {pair.hops} hops, "
+            f"{pair.latency_s * 1e6:.3g} us ({count} ordered pairs)"
+        )
