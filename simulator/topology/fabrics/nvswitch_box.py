@@ -34,7 +34,7 @@ class NvswitchBox(Spec):
     def _shares_are_even(self) -> NvswitchBox:
         if self.gpus % self.pcie_switches or self.pcie_switches % self.sockets:
             raise ValueError(
-                f"{self.gpus} GPUs do not share {self.pcie_switches} PCIe switches and {self.sockets} sockets evenly"
+                f"{self.gpus} GPUs, {self.pcie_switches} PCIe switches, {self.sockets} sockets: uneven shares"
             )
         return self
 
