@@ -110,7 +110,7 @@ def _rate(ceiling: Ceiling, output_throughput: float, seconds: float) -> Bound |
     """Output throughput if the resource were busy all the time with the same mix of work."""
     if ceiling.needed <= 0.0:
         return None
-    limit = output_throughput * (ceiling.per_s * seconds / ceiling.needed)
+    limit = float(output_throughput * (ceiling.per_s * seconds / ceiling.needed))
     holds = output_throughput <= limit * (1.0 + ROUNDING)
     return Bound(f"output throughput: {ceiling.name}", limit, output_throughput, "tokens/s", holds, "at most")
 
