@@ -129,7 +129,7 @@ def test_the_catalogue_lists_and_shows() -> None:
     assert "hgx-h200-8" in everything
     assert "llama-3.1-405b" in everything
     assert "azure-conv" not in llmsim("catalog", "models").stdout
-    assert "memory_bandwidth" in llmsim("catalog", "devices", "h200-sxm").stdout
+    assert "memory_bandwidth" in llmsim("catalog", "devices", "h200-sxm-141gb").stdout
 
 
 def test_the_facts_of_a_graph_are_printed() -> None:
