@@ -135,9 +135,9 @@ class AllReduceModel:
 
     def cost(self, nbytes: float) -> tuple[Algorithm | None, float, float]:
         """The algorithm, its seconds of latency and its seconds of bandwidth."""
-        allowed = [cost for cost in self.costs if cost.allows(nbytes)]
-        if not allowed:
+        if not self.costs:
             return None, 0.0, 0.0
+        allowed = [cost for cost in self.costs if cost.allows(nbytes)]
         best = min(allowed, key=lambda cost: cost.latency_s + cost.s_per_byte * nbytes)
         return best.algorithm, best.latency_s, best.s_per_byte * nbytes
 
@@ -160,6 +160,11 @@ def all_reduce_model(
     }
     if force is None:
         implemented = tuple(cost for cost in found.values() if cost.measured)
+        if implemented and all(cost.max_bytes is not None for cost in implemented):
+            raise InputError(
+                f"no all-reduce of the links of {topology.system.name} carries messages of every size",
+                remedy="leave max_message out of one of their collectives",
+            )
         return AllReduceModel(implemented or tuple(found.values()))
     if force not in found:
         raise InputError(

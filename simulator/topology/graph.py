@@ -13,8 +13,15 @@ from simulator.hardware import Device, Link, LinkKind
 from simulator.topology.builder import FORWARDING, GPU, NVSWITCH, GraphBuilder
 from simulator.topology.system import System
 
-HOP_COST: dict[LinkKind, int] = {"nvlink": 1, "memory": 1, "c2c": 4, "pcie": 16, "socket": 64, "network": 256}
-"""A path over a better class of link is preferred whatever its length, in the order of NCCL's path types."""
+HOP_COST: dict[LinkKind, int] = {
+    "nvlink": 1,
+    "memory": 1,
+    "c2c": 10**3,
+    "pcie": 10**6,
+    "socket": 10**9,
+    "network": 10**12,
+}
+"""A path over a better class of link is preferred up to a thousand hops, in the order of NCCL's paths."""
 
 Edge = tuple[str, str]
 """One direction of a link: from a node to its neighbour."""

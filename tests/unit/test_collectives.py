@@ -92,7 +92,7 @@ def test_on_a_pcie_tree_the_shared_uplink_decides() -> None:
 
 def test_the_constants_of_the_link_replace_the_generic_latency_and_efficiency() -> None:
     constants = CollectiveConstants.model_construct(
-        fixed=sourced(5e-6), per_peer=sourced(1e-6), efficiency=sourced(0.5), max_message=sourced(1e6)
+        fixed=sourced(5e-6), per_peer=sourced(1e-6), efficiency=sourced(0.5), max_message=None
     )
     fabric = switch(4, link("nvlink", "nvlink", BYTES_PER_S, LATENCY_S, collectives={"one-shot": constants}))
     model = all_reduce_model(fabric, fabric.gpus)
@@ -141,3 +141,13 @@ def test_relabelling_the_switch_ports_changes_no_cost(order: list[int]) -> None:
     for one, other in zip(before.costs, after.costs, strict=True):
         assert one.latency_s == pytest.approx(other.latency_s)
         assert one.s_per_byte == pytest.approx(other.s_per_byte)
+
+
+def test_links_whose_every_collective_has_a_largest_message_are_refused() -> None:
+    constants = CollectiveConstants.model_construct(
+        fixed=sourced(5e-6), per_peer=sourced(1e-6), efficiency=sourced(0.5), max_message=sourced(1e6)
+    )
+    limited = switch(4, link("nvlink", "nvlink", BYTES_PER_S, LATENCY_S, collectives={"one-shot": constants}))
+    with pytest.raises(InputError, match="every size"):
+        all_reduce_model(limited, limited.gpus)
+    assert all_reduce_model(limited, limited.gpus, "one-shot").cost(1e7)[0] == "one-shot"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from simulator.catalog import Catalog
@@ -89,3 +91,11 @@ def test_a_gpu_does_not_forward() -> None:
 
 def test_the_bisection_of_a_pcie_tree_is_one_uplink() -> None:
     assert pcie_tree(link("pcie", "pcie", 10 * GB)).bisection_bytes_per_s() == pytest.approx(10 * GB)
+
+
+def test_a_long_path_over_nvlink_is_preferred_to_one_hop_over_pcie() -> None:
+    """Twenty switches in a row: 21 hops of NVLink beside a direct PCIe link."""
+    nvlink, pcie = link("nvlink", "nvlink", 100 * GB), link("pcie", "pcie", 10 * GB)
+    row = ["gpu0", *(f"nvswitch{index}" for index in range(20)), "gpu1"]
+    chain = [(one, other, nvlink) for one, other in pairwise(row)]
+    assert topology([*chain, ("gpu0", "gpu1", pcie)]).paths("gpu0", "gpu1") == [tuple(row)]
