@@ -177,7 +177,7 @@ def scenario_document(file: str | None, values: dict[str, Any], topologies: tupl
     """The scenario file, if any, with what the flags override; ``topologies`` are arguments."""
     document = Document() if file is None else read_document(Path(file))
     if topologies:
-        document.set(("topology",), list(topologies), "TOPOLOGY")
+        document.set(("topology",), list(topologies), "topology")
     given = [(flag, values[flag.key]) for flag in FLAGS if values.get(flag.key) not in (None, ())]
     for flag, _ in given:
         if flag.excludes is not None:
@@ -190,9 +190,7 @@ def scenario_document(file: str | None, values: dict[str, Any], topologies: tupl
 def read_scenario(document: Document) -> Scenario:
     """The scenario of a document."""
     if "topology" not in document.data:
-        raise document.error(
-            "names no topology to serve on", ("topology",), "name one, for example hgx-h200-8"
-        )
+        raise document.error("none is named", ("topology",), "name a system, for example hgx-h200-8")
     return document.read(Scenario)
 
 
@@ -205,7 +203,6 @@ def located(document: Document) -> Iterator[None]:
         flag = next((flag for flag in FLAGS if error.field in (".".join(flag.where), flag.where[-1])), None)
         if error.file is not None or flag is None:
             raise
-        found = document.error(error.reason, flag.where, error.remedy)
-        if found.file is None:
-            found = InputError(error.reason, field=flag.name, remedy=error.remedy)
-        raise found from None
+        if document.file is None and flag.where not in document.marks:
+            raise InputError(error.reason, field=flag.name, remedy=error.remedy) from None
+        raise document.error(error.reason, flag.where, error.remedy) from None

@@ -62,9 +62,9 @@ class Output:
         """
         folder = nullcontext() if self.out is None else result_folder(Path(self.out), force=self.force)
         with folder as path, located(document):
-            evaluations = _evaluate(scenario)
             if self.save_scenario is not None:
                 _save(scenario, Path(self.save_scenario))
+            evaluations = _evaluate(scenario)
             if path is not None:
                 write(evaluations, path, plots=self.plots)
         self._print(evaluations)

@@ -38,7 +38,7 @@ ON_H200 = "run --topology hgx-h200-8 --num-prompts 5"
 FAULTS = {
     "no command": ("rum", ["no command 'rum'", "did you mean run"]),
     "an unknown option": (f"{ON_H200} --max-num-seq 3", ["--max-num-seq"]),
-    "no topology": ("run", ["topology: names no topology", "hgx-h200-8"]),
+    "no topology": ("run", ["topology: none is named", "hgx-h200-8"]),
     "a missing scenario": ("run singel.yaml", ["singel.yaml: no such file", "did you mean single.yaml"]),
     "a folder for a scenario": ("run .", ["directory"]),
     "no YAML": ("run not-yaml.yaml", ["not-yaml.yaml:2: is not YAML"]),
@@ -95,7 +95,10 @@ FAULTS = {
     "several systems to run on": ("run several.yaml", ["llmsim compare"]),
     "one system to compare": ("compare single.yaml", ["single.yaml", "topology"]),
     "nothing to compare": ("compare", ["topology"]),
-    "an unknown system to compare": ("compare hgx-h200-8 gb30-nvl72", ["no topology", "gb300-nvl72"]),
+    "an unknown system to compare": (
+        "compare hgx-h200-8 gb30-nvl72",
+        ["topology: no", "gb300-nvl72"],
+    ),
     "an unknown kind": ("catalog device", ["no kind of entry called 'device'", "devices"]),
     "an unknown entry": ("catalog devices h20", ["no device called 'h20'", "h200"]),
     "a graph of an unknown system": ("topology gb30-nvl72", ["no topology", "gb300-nvl72"]),
