@@ -77,8 +77,9 @@ def bounds(
         _nearest("TPOT of a request", found.tpot_s[done][several], contexts, floor_decode_s, _CONTEXT_GRID),
     ]
     cache = Ceiling("KV capacity", _kv_token_seconds(record), kv_tokens)
-    output_throughput = float(output_tokens.sum()) / record.end_s
-    rates = [_rate(ceiling, output_throughput, record.end_s) for ceiling in (*ceilings, cache)]
+    seconds = record.end_s - float(record.request("created_s").min())
+    output_throughput = float(output_tokens.sum()) / seconds
+    rates = [_rate(ceiling, output_throughput, seconds) for ceiling in (*ceilings, cache)]
     return tuple(bound for bound in (*latency, *rates) if bound is not None)
 
 

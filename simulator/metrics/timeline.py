@@ -35,7 +35,7 @@ def timeline(
     ``row_s`` are the seconds of each row of steps and ``kv_s_per_token`` the seconds to read one cached
     token, both per replica.
     """
-    edges_s = np.linspace(0.0, record.end_s, bins + 1)
+    edges_s = np.linspace(0.0, record.end_s or 1.0, bins + 1)
     bin_s = np.diff(edges_s)
     kv_block_s = np.zeros(bins)
     for steps, seconds in zip(record.steps, row_s, strict=True):

@@ -94,11 +94,11 @@ def _ceilings(plan: Plan, record: Record) -> list[Ceiling]:
     totals = dict.fromkeys(("steps", "decode_steps", "decodes", "kv_tokens", "chunk_tokens"), 0.0)
     for rows in record.steps:
         by_name = {name: column(rows, STEP_COLUMNS, name) for name in STEP_COLUMNS}
-        totals["steps"] += by_name["steps"].sum()
-        totals["decode_steps"] += (by_name["steps"] * (by_name["decodes"] > 0)).sum()
-        totals["decodes"] += (by_name["steps"] * by_name["decodes"]).sum()
-        totals["kv_tokens"] += by_name["kv_tokens"].sum()
-        totals["chunk_tokens"] += by_name["chunk_tokens"].sum()
+        totals["steps"] += float(by_name["steps"].sum())
+        totals["decode_steps"] += float((by_name["steps"] * (by_name["decodes"] > 0)).sum())
+        totals["decodes"] += float((by_name["steps"] * by_name["decodes"]).sum())
+        totals["kv_tokens"] += float(by_name["kv_tokens"].sum())
+        totals["chunk_tokens"] += float(by_name["chunk_tokens"].sum())
     prompts = record.request("input_tokens")[finished(record)]
     pairs = totals["kv_tokens"] + float(np.sum(0.5 * prompts * (prompts + 1.0)))
     tokens = totals["decodes"] + totals["chunk_tokens"]

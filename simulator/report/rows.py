@@ -12,7 +12,7 @@ from simulator.report.evaluation import Evaluation
 
 BEST = "*"
 NOTHING = "-"
-_SAME = 5e-4
+_SAME = 0.01
 """Relative difference below which two values count as one."""
 
 

@@ -36,12 +36,9 @@ def table(evaluations: Sequence[Evaluation]) -> Table:
 
 def _marked(row: Row, several: bool) -> list[Text]:
     best = row.best()
-    star = (BEST, " ") if several else ("", "")
+    room = " " * (1 + len(BEST)) if several else ""
     return [
-        Text(
-            f"{cell} {star[0]}".rstrip() if index in best else f"{cell} {star[1]}".rstrip("\n"),
-            "bold" if index in best else "",
-        )
+        Text(f"{cell} {BEST}", "bold") if index in best else Text(cell + room)
         for index, cell in enumerate(row.cells())
     ]
 

@@ -16,12 +16,12 @@ def draw(evaluations: Sequence[Evaluation]) -> Figure:
     for index, evaluation in enumerate(evaluations):
         found = evaluation.timeline
         blocks = sum(evaluation.result.record.kv_blocks)
-        label = f"{evaluation.name} ({blocks:,} blocks)"
+        peak = 100.0 * evaluation.summary.kv_peak_fraction
+        label = f"{evaluation.name}: {blocks:,} blocks, fullest replica {peak:.3g} %"
         panel.stairs(
             100.0 * found.kv_fraction, found.edges_s, baseline=None, label=label, **line_style(index)
         )
-    panel.axhline(100.0, color="#999999", linewidth=0.8)
-    panel.set_ylim(0.0, 105.0)
+    panel.set_ylim(0.0, min(105.0, 1.2 * panel.get_ylim()[1]))
     panel.set_xlabel("time, s")
     panel.set_ylabel("KV blocks in use, %")
     figure.legend(*panel.get_legend_handles_labels(), loc="outside upper left", ncols=len(evaluations))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -13,6 +14,12 @@ from simulator.report.plots.style import LINES, OKABE_ITO, house_style, panels
 
 if TYPE_CHECKING:
     from simulator.topology.graph import Topology
+
+_COLOURS = 6
+"""Of the palette those that are neither black nor too light for a line."""
+
+_MANY_LINKS = 200
+"""Links of one class from which they are drawn thin."""
 
 _WRITTEN_NODES = 20
 """Nodes of one row up to which each has its name beside it."""
@@ -24,7 +31,7 @@ def draw(topology: Topology) -> Figure:
     rows = _rows(graph)
     widest = max(len(nodes) for _, nodes in rows)
     with house_style():
-        figure, (panel,) = panels(1, 1, (min(16.0, 5.0 + 0.6 * widest), 1.6 + 1.5 * len(rows)))
+        figure, (panel,) = panels(1, 1, (min(16.0, 5.0 + 0.6 * widest), 1.2 + 1.3 * len(rows)))
         places = {
             node: ((index + 0.5) / len(nodes), float(-row))
             for row, (_, nodes) in enumerate(rows)
@@ -32,22 +39,8 @@ def draw(topology: Topology) -> Figure:
         }
         handles = _draw_links(panel, graph, places)
         for row, (kind, nodes) in enumerate(rows):
-            xs, ys = zip(*(places[node] for node in nodes), strict=True)
-            panel.scatter(
-                xs,
-                ys,
-                s=90,
-                marker="s" if kind == "gpu" else "o",
-                color=OKABE_ITO[row % 6],
-                edgecolors="white",
-                zorder=3,
-            )
-            panel.text(-0.01, -row, f"{len(nodes)} x {kind}", ha="right", va="center", fontweight="bold")
-            if len(nodes) <= _WRITTEN_NODES:
-                for node, x in zip(nodes, xs, strict=True):
-                    panel.annotate(
-                        str(node), (x, -row), (0, -13), textcoords="offset points", ha="center", fontsize=6.5
-                    )
+            colour = OKABE_ITO[row % _COLOURS]
+            _draw_nodes(panel, kind, nodes, [places[node][0] for node in nodes], -row, colour)
         panel.set_title(topology.system.title)
         panel.set_xlim(0.0, 1.0)
         panel.set_ylim(-len(rows) + 0.4, 0.5)
@@ -56,13 +49,38 @@ def draw(topology: Topology) -> Figure:
     return figure
 
 
+def _draw_nodes(
+    panel: Axes, kind: str, nodes: Sequence[str], xs: Sequence[float], y: float, colour: str
+) -> None:
+    marker = "s" if kind == "gpu" else "o"
+    panel.scatter(xs, [y] * len(xs), s=90, marker=marker, color=colour, edgecolors="white", zorder=3)
+    panel.text(-0.01, y, f"{len(nodes)} x {kind}", ha="right", va="center", fontweight="bold")
+    if len(nodes) > _WRITTEN_NODES:
+        return
+    paper = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+    for node, x in zip(nodes, xs, strict=True):
+        below = (0.0, -13.0)
+        panel.annotate(
+            node,
+            (x, y),
+            below,
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=6.5,
+            bbox=paper,
+            zorder=4,
+        )
+
+
 def _rows(graph: Any) -> list[tuple[str, list[str]]]:
     """Nodes by kind: switches over the GPUs, all else below them by hops; neighbours stand together."""
     kinds: dict[str, list[str]] = {}
     for node, kind in graph.nodes(data="kind"):
         kinds.setdefault(kind, []).append(node)
     hops = _hops_from(graph, kinds["gpu"])
-    below = sorted((kind for kind in kinds if kind != "nvswitch"), key=lambda kind: hops[kinds[kind][0]])
+    others = [kind for kind in kinds if kind not in ("gpu", "nvswitch")]
+    below = ["gpu", *sorted(others, key=lambda kind: (hops[kinds[kind][0]], graph.degree(kinds[kind][0])))]
     place: dict[str, float] = {}
     for kind in [*below, "nvswitch"] if "nvswitch" in kinds else below:
         nodes = sorted(
@@ -90,7 +108,7 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _draw_links(panel: Any, graph: Any, places: dict[str, tuple[float, float]]) -> list[Line2D]:
+def _draw_links(panel: Axes, graph: Any, places: dict[str, tuple[float, float]]) -> list[Line2D]:
     """One collection of lines per class of link, and its entry in the legend."""
     lines: dict[str, dict[frozenset[str], None]] = {}
     titles: dict[str, str] = {}
@@ -101,11 +119,17 @@ def _draw_links(panel: Any, graph: Any, places: dict[str, tuple[float, float]]) 
         lines.setdefault(label, {})[frozenset((tail, head))] = None
     handles = []
     for index, (label, pairs) in enumerate(lines.items()):
-        colour, dashes = OKABE_ITO[(index + 1) % 6], LINES[index % len(LINES)]
+        many = len(pairs) > _MANY_LINKS
+        colour, dashes = OKABE_ITO[(index + 1) % _COLOURS], LINES[index % len(LINES)]
         segments = [[places[node] for node in sorted(pair)] for pair in pairs]
-        alpha = 0.8 if len(segments) < 100 else 0.25
         panel.add_collection(
-            LineCollection(segments, colors=colour, linestyles=dashes, linewidths=1.0, alpha=alpha)
+            LineCollection(
+                segments,
+                colors=colour,
+                linestyles=dashes,
+                linewidths=0.4 if many else 1.0,
+                alpha=0.35 if many else 0.8,
+            )
         )
         handles.append(Line2D([], [], color=colour, linestyle=dashes, label=f"{label} ({len(segments)} x)"))
     return handles

@@ -1,0 +1,83 @@
+"""A folder of results is whole or not there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from simulator.errors import InputError
+from simulator.report.folder import result_folder
+
+
+def fill(path: Path, text: str, *, force: bool = False) -> None:
+    with result_folder(path, force=force) as folder:
+        (folder / "result.json").write_text(text)
+
+
+def test_a_result_appears_whole_with_the_folders_above_it(tmp_path: Path) -> None:
+    with result_folder(tmp_path / "a" / "b", force=False) as folder:
+        (folder / "result.json").write_text("1")
+        assert not (tmp_path / "a" / "b").exists()
+    assert (tmp_path / "a" / "b" / "result.json").read_text() == "1"
+    assert os.listdir(tmp_path / "a") == ["b"]
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    fill(tmp_path / "out", "1")
+    assert (tmp_path / "out" / "result.json").read_text() == "1"
+
+
+def test_a_result_is_replaced_only_when_forced(tmp_path: Path) -> None:
+    fill(tmp_path / "out", "1")
+    with pytest.raises(InputError, match="--force"):
+        fill(tmp_path / "out", "2")
+    assert (tmp_path / "out" / "result.json").read_text() == "1"
+    fill(tmp_path / "out", "2", force=True)
+    assert (tmp_path / "out" / "result.json").read_text() == "2"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_files_of_the_user_are_never_replaced(tmp_path: Path, force: bool) -> None:
+    fill(tmp_path / "out", "1")
+    (tmp_path / "out" / "thesis.tex").write_text("years")
+    with pytest.raises(InputError, match=r"holds thesis\.tex, which is no part of a result"):
+        fill(tmp_path / "out", "2", force=force)
+    assert sorted(os.listdir(tmp_path / "out")) == ["result.json", "thesis.tex"]
+
+
+def test_a_result_of_several_systems_is_one(tmp_path: Path) -> None:
+    with result_folder(tmp_path / "out", force=False) as folder:
+        (folder / "box").mkdir()
+        (folder / "box" / "result.json").write_text("1")
+    fill(tmp_path / "out", "2", force=True)
+    assert os.listdir(tmp_path / "out") == ["result.json"]
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt, ValueError])
+def test_what_goes_wrong_leaves_all_as_it_was(tmp_path: Path, fault: type[BaseException]) -> None:
+    fill(tmp_path / "out", "1")
+
+    def interrupted() -> None:
+        with result_folder(tmp_path / "out", force=True) as folder:
+            (folder / "result.json").write_text("half")
+            raise fault
+
+    with pytest.raises(fault):
+        interrupted()
+    assert (tmp_path / "out" / "result.json").read_text() == "1"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(InputError, match="is a file"):
+        fill(tmp_path / "out", "1", force=True)
+
+
+def test_a_place_that_cannot_be_written_is_named_before_anything_runs() -> None:
+    with pytest.raises(InputError, match="/proc/nothing/out:--out"):
+        fill(Path("/proc/nothing/out"), "1")
