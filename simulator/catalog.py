@@ -141,13 +141,14 @@ class Document:
 
 
 _SHOULD_BE = "Input should be "
+_TABLE = _SHOULD_BE + "'key: value' lines"
 
 
 def _reason(errors: list[ErrorDetails]) -> str:
     """What pydantic says about one value, said once."""
     if errors[0]["type"] in ("value_error", "assertion_error"):
         return str(errors[0].get("ctx", {})["error"])
-    messages = [error["msg"] for error in errors]
+    messages = [_TABLE if error["type"] in ("model_type", "dict_type") else error["msg"] for error in errors]
     wanted = [message.removeprefix(_SHOULD_BE) for message in messages if message.startswith(_SHOULD_BE)]
     if not wanted:
         return messages[0]
@@ -195,6 +196,8 @@ def read_text(path: Path) -> str:
         raise InputError(f"is not UTF-8 text ({error.reason})", file=path) from None
     except OSError as error:
         raise InputError(error.strerror or "cannot be read", file=path) from None
+    except ValueError as error:  # a NUL in the name
+        raise InputError(str(error), file=repr(str(path))) from None
 
 
 def read_document(path: Path) -> Document:

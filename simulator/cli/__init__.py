@@ -81,7 +81,7 @@ def _usage(error: click.UsageError) -> str:
     return f"{message}; '{command} --help' shows what there is"
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="llmsim")
 def main() -> None:
     """Simulate LLM serving clusters: what a topology does with a workload, how well, and why.

@@ -47,6 +47,8 @@ def _workload(key: str, text: str) -> Flag:
     return Flag(f"--{key.replace('_', '-')}", ("workload", key), text)
 
 
+_ENGINES = "  [default: the engine's]"
+
 FLAGS = (
     Flag("--topology", ("topology",), "System to serve on: a name of the catalogue or a YAML file."),
     Flag("--model", ("model",), "Model: a name of the catalogue, a YAML file or a Hugging Face config.json."),
@@ -58,24 +60,26 @@ FLAGS = (
     Flag(
         "--router", ("deployment", "router"), "How requests spread over replicas.", metavar="|".join(ROUTERS)
     ),
-    _deployment("max_num_seqs", "Requests that run at a time in a replica."),
-    _deployment("max_num_batched_tokens", "Tokens of one engine step."),
-    _deployment("max_model_len", "Longest prompt and output together."),
-    _deployment("block_size", "Tokens of a KV cache block."),
-    _deployment("gpu_memory_utilization", "Share of a GPU's memory that the engine may use."),
-    _deployment("num_gpu_blocks_override", "KV cache blocks of a replica, whatever the memory holds."),
+    _deployment("max_num_seqs", "Requests that run at a time in a replica." + _ENGINES),
+    _deployment("max_num_batched_tokens", "Tokens of one engine step." + _ENGINES),
+    _deployment("max_model_len", "Longest prompt and output together.  [default: the model's]"),
+    _deployment("block_size", "Tokens of a KV cache block." + _ENGINES),
+    _deployment("gpu_memory_utilization", "Share of a GPU's memory that the engine may use." + _ENGINES),
+    _deployment("num_gpu_blocks_override", "KV cache blocks of a replica.  [default: what the memory holds]"),
     _deployment("all_reduce", "Algorithm of the all-reduce; auto is the fastest at each size."),
     Flag("--workload", ("workload", "preset"), "Traffic preset of the catalogue.", ("workload", "trace")),
     Flag("--trace", ("workload", "trace"), "CSV of requests to replay.", ("workload", "preset"), "FILE"),
     _workload("trace_format", "Form of the trace; auto looks at its header."),
     _workload("num_prompts", "Requests to serve; all of a trace where it is not given."),
-    _workload("request_rate", "Requests per second, or inf: all at once."),
+    _workload(
+        "request_rate", "Requests per second, or inf: all at once.  [default: the preset's or trace's]"
+    ),
     _workload("arrival", "Process of the arrivals, instead of the preset's."),
     _workload("burstiness", "Shape of gamma-distributed gaps; below 1 is burstier than Poisson."),
     _workload("max_concurrency", "Requests that the client lets run at a time."),
     _workload("time_scale", "Factor on the times of arrival."),
-    _workload("random_input_len", "Prompt tokens of the preset random."),
-    _workload("random_output_len", "Output tokens of the preset random."),
+    _workload("random_input_len", "Mean prompt tokens of the preset random."),
+    _workload("random_output_len", "Mean output tokens of the preset random."),
     _workload("random_range_ratio", "Half-width of the lengths of the preset random, as a share."),
     Flag("--seed", ("seed",), "Seed of every random stream."),
     Flag("--goodput", ("goodput",), "Limits of a good request: ttft, tpot, e2el.", metavar="METRIC:MS ..."),
@@ -109,9 +113,7 @@ def _default(flag: Flag) -> str:
     value: Any = _DEFAULTS
     for key in flag.where:
         value = value.get(key) if isinstance(value, dict) else None
-    if value not in (None, ""):
-        return f"  [default: {value}]"
-    return "  [default: the engine's]" if flag.where[0] == "deployment" else ""
+    return "" if value in (None, "") else f"  [default: {value}]"
 
 
 def _metavar(flag: Flag) -> str:

@@ -28,6 +28,7 @@ FILES = {
     "negative-rate.yaml": "topology: hgx-h200-8\nworkload:\n  request_rate: -1\n",
     "tp-of-3.yaml": "topology: hgx-h200-8\ndeployment:\n  tensor_parallel_size: 3\n",
     "not-yaml.yaml": "topology: [hgx\nmodel: x\n",
+    "no-table.yaml": "topology: hgx-h200-8\nworkload: azure-conv\n",
     "several.yaml": "topology: [hgx-h200-8, gb300-nvl72]\n",
     "single.yaml": "topology: hgx-h200-8\n",
     "config.json": '{"model_type": "mixtral", "num_local_experts": 8}',
@@ -36,6 +37,7 @@ FILES = {
 ON_H200 = "run --topology hgx-h200-8 --num-prompts 5"
 
 FAULTS = {
+    "nothing": ("", ["Missing command", "llmsim --help"]),
     "no command": ("rum", ["no command 'rum'", "did you mean run"]),
     "an unknown option": (f"{ON_H200} --max-num-seq 3", ["--max-num-seq"]),
     "no topology": ("run", ["topology: none is named", "hgx-h200-8"]),
@@ -54,6 +56,10 @@ FAULTS = {
     "an unknown dtype": (f"{ON_H200} --weights bf15", ["--weights: 'bf15'", "did you mean bf16"]),
     "an unknown algorithm": (f"{ON_H200} --all-reduce rong", ["--all-reduce: 'rong'", "ring"]),
     "an unknown key": ("run unknown-key.yaml", ["unknown-key.yaml:3:deployment.max_num_seq", "max_num_seqs"]),
+    "a name for a table": (
+        "run no-table.yaml",
+        ["no-table.yaml:2:workload: 'azure-conv' should be 'key: value'"],
+    ),
     "a bare number": ("run bare-number.yaml", ["bare-number.yaml:3:goodput.ttft: 2 has no unit"]),
     "a bad unit": ("run bad-unit.yaml", ["bad-unit.yaml:3:goodput.ttft: unit 'GB'", "2 us"]),
     "a negative rate": (f"{ON_H200} --request-rate -1", ["--request-rate: '-1' should be greater than 0"]),
