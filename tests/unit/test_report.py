@@ -106,8 +106,8 @@ def test_the_flat_fields_are_those_of_vllm_bench(pair: tuple[Evaluation, ...]) -
     general = (
         "date endpoint_type backend label model_id tokenizer_id num_prompts request_rate burstiness "
         "max_concurrency duration completed failed total_input_tokens total_output_tokens request_throughput "
-        "request_goodput output_throughput total_token_throughput max_output_tokens_per_s max_concurrent_requests "
-        "rtfx mean_client_queue_time_ms"
+        "request_goodput output_throughput total_token_throughput max_output_tokens_per_s "
+        "max_concurrent_requests rtfx mean_client_queue_time_ms"
     )
     assert set(found) == latency | set(general.split()) | {"llmsim"}
     assert found["mean_ttft_ms"] == pytest.approx(1e3 * np.nanmean(pair[0].latencies.ttft_s))
