@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from simulator.record import Floats
 from simulator.report.evaluation import Evaluation
@@ -41,4 +42,13 @@ def _curve(panel: Axes, values: Floats, index: int, name: str) -> None:
         found = np.quantile(known, _SHARES)
         panel.plot(found, _SHARES, label=name, **line_style(index))
         if found[0] > 0.0 and found[-1] > 20.0 * found[0]:
-            panel.set_xscale("log")
+            _logarithmic(panel)
+
+
+def _logarithmic(panel: Axes) -> None:
+    """A logarithmic axis that is labelled with plain numbers: 1, 3, 10, ..."""
+    panel.set_xscale("log")
+    panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    panel.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.xaxis.set_minor_formatter(NullFormatter())
+    panel.tick_params(axis="x", labelsize=8)
