@@ -82,7 +82,7 @@ class Output:
 
 
 def _evaluate(scenario: Scenario) -> tuple[Evaluation, ...]:
-    requests = scenario.workload.num_prompts
+    requests = scenario.workload.num_prompts if scenario.scale_load == "total" else None
     with bars() as shown:
         results = compare(
             scenario, Catalog(), lambda system: None if shown is None else shown.bar(system, requests)
