@@ -71,7 +71,7 @@ STEP_COLUMNS = (
     "chunks",  # prompts that those tokens belong to
     "completions",  # prompts completed, each samples one token
     "attention_s",  # seconds of prefill attention beyond its fixed launch time
-    "kv_blocks",  # blocks in use when the row began
+    "kv_blocks",  # blocks in use in its last step, the most of the row
 )
 
 PREEMPTION_COLUMNS = (

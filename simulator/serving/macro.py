@@ -39,7 +39,6 @@ class MacroReplica(Replica):
         self._chunks: list[Request] = []  # prompt chunks of the running step
         self._mixed_row: tuple[float, ...] = ()  # the step log's row of the running step with chunks
         self._decode_blocks = 0  # blocks that the decoding requests hold in the coming step
-        self._blocks_at_start = 0  # blocks in use in the first step of the leap
         self._run: Anchor | None = None  # the decode steps under way since the last change of the batch
         self._done = 0  # steps of the run that are over
         self._leap = 0  # steps of the run when the pending event comes
@@ -101,15 +100,15 @@ class MacroReplica(Replica):
         self._start_step(now_s)
 
     def _end_leap(self, run: Anchor) -> None:
+        decodes = self._decodes
         first, last = self._done, self._leap
-        self._decodes.clock += last - first
+        decodes.clock += last - first
         self._done = last
         self._row += 1
         start_s = run.boundary_s(first) if first else run.start_s
-        blocks = self._blocks_at_start
-        self._rows.extend(
-            (start_s, last - first, run.count, run.kv_tokens(first, last), 0, 0, 0, 0.0, blocks)
-        )
+        kv_tokens = run.kv_tokens(first, last)
+        blocks = decodes.blocks_at(decodes.clock)
+        self._rows.extend((start_s, last - first, run.count, kv_tokens, 0, 0, 0, 0.0, blocks))
 
     def _end_mixed_step(self, now_s: float) -> None:
         decodes = self._decodes
@@ -213,7 +212,6 @@ class MacroReplica(Replica):
         if self._run is None:
             self._run = self._anchor(now_s, decodes.count, decodes.context())
             self._done = 0
-        self._blocks_at_start = self._decode_blocks
         steps = 1 if evicted else decodes.steps_that_fit(decodes.steps_to_finish(), self._limits.num_blocks)
         self._leap_to(self._done + steps)
 

@@ -61,6 +61,7 @@ def test_macro_equals_step(case: Case) -> None:
     for fast_steps, slow_steps in zip(fast.steps, slow.steps, strict=True):
         for name in ("steps", "kv_tokens", "chunk_tokens", "completions"):
             assert _step(fast_steps, name).sum() == _step(slow_steps, name).sum(), name
+        assert _step(fast_steps, "kv_blocks").max(initial=0) == _step(slow_steps, "kv_blocks").max(initial=0)
 
 
 @given(cases())
