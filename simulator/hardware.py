@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from simulator.spec import Bytes, BytesPerS, FlopPerS, PerS, Seconds, Sourced, Spec, Usd, UsdPerHour, Watts
 
@@ -139,4 +139,4 @@ class Link(WithSources):
     bandwidth: Sourced[BytesPerS]
     latency: Sourced[Seconds]
     efficiency: Sourced[float]
-    collectives: dict[Algorithm, CollectiveConstants] = {}
+    collectives: dict[Algorithm, CollectiveConstants] = Field(default_factory=dict)

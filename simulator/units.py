@@ -64,14 +64,16 @@ def parse(text: object, dimension: str) -> float:
     Raises InputError for a bare number, an unknown unit or a unit of another dimension.
     """
     example = _EXAMPLE[dimension]
-    if isinstance(text, bool) or not isinstance(text, str | int | float):
-        raise InputError(f"{text!r} is not a quantity in {dimension}", remedy=f"write for example '{example}'")
-    match = _QUANTITY.fullmatch(str(text))
+    match = None if isinstance(text, bool) else _QUANTITY.fullmatch(str(text))
     if match is None:
-        raise InputError(f"{text!r} is not a quantity in {dimension}", remedy=f"write for example '{example}'")
+        raise InputError(
+            f"{text!r} is not a quantity in {dimension}", remedy=f"write for example '{example}'"
+        )
     number, unit = match.groups()
     if not unit:
-        raise InputError(f"{text!r} has no unit", remedy=f"write a quantity in {dimension}, for example '{example}'")
+        raise InputError(
+            f"{text!r} has no unit", remedy=f"write a quantity in {dimension}, for example '{example}'"
+        )
     scale = UNITS[dimension].get(unit)
     if scale is None:
         raise InputError(f"unit {unit!r} is not one of {dimension}", remedy=f"write for example '{example}'")
