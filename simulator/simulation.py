@@ -115,7 +115,15 @@ def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
     costs = _shared_costs(
         all_reduces,
         lambda all_reduce: StepCost(
-            model, deployment.weights, kv_dtype, tp, device, family, engine, _seconds_of(all_reduce)
+            model,
+            deployment.weights,
+            kv_dtype,
+            tp,
+            device,
+            family,
+            engine,
+            _seconds_of(all_reduce),
+            topology.system.host_slowdown.value,
         ),
     )
     return Plan(

@@ -29,7 +29,8 @@ SAMPLING_BYTES_PER_LOGIT = 10
 class StepCost:
     """Seconds of the steps of one replica, from shapes, kernel constants and engine overheads.
 
-    ``kv_s_per_token``: seconds to read one cached token, over all layers of one rank.
+    ``kv_s_per_token``: seconds to read one cached token, over all layers of one rank. ``host_slowdown``: host
+    time of this system's CPU over that of the profile's.
     Every method is pure; results are kept by the number of tokens.
     """
 
@@ -43,6 +44,7 @@ class StepCost:
         family: KernelFamily,
         engine: EngineProfile,
         all_reduce: AllReduce,
+        host_slowdown: float = 1.0,
     ) -> None:
         model.check_tensor_parallel(tp)
         check_dtypes(weights, kv_dtype, device, family)
@@ -51,8 +53,8 @@ class StepCost:
         groups = model.layer_groups
         self._set_linear(model, weights, kernels)
         self._set_attention(groups, kernels, engine.graph_correction.value)
-        self._host_s = engine.host_step.value
-        self._host_s_per_sequence = engine.host_per_sequence.value
+        self._host_s = host_slowdown * engine.host_step.value
+        self._host_s_per_sequence = host_slowdown * engine.host_per_sequence.value
         self._all_reduce = all_reduce
         self._all_reduces = 0 if tp == 1 else 1 + sum(count * layer.all_reduces for layer, count in groups)
         self._all_reduce_bytes_per_token = ACTIVATION_BYTES * model.hidden

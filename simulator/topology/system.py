@@ -13,6 +13,8 @@ class System(WithSources):
     fabric: Fabric
     in_network_reduction: Sourced[bool]
     """Whether its switches add up what they are sent (NVLink SHARP)."""
+    host_slowdown: Sourced[float]
+    """Host time of its CPU over that of the x86 hosts on which engine profiles are fitted."""
     power: Sourced[Watts]
     """Nameplate maximum of the whole system."""
     price: Sourced[UsdRange] | None = None
