@@ -100,13 +100,14 @@ def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
         kv_dtype=kv_dtype,
         device=device,
         engine=engine,
+        gpus=len(topology.gpus),
         max_num_batched_tokens=max_num_batched_tokens,
         block_size=deployment.block_size or engine.defaults.block_size.value,
         gpu_memory_utilization=(
             deployment.gpu_memory_utilization or engine.defaults.gpu_memory_utilization.value
         ),
     )
-    tp = sizing.tensor_parallel_size(len(topology.gpus), max_model_len)
+    tp = sizing.tensor_parallel_size(max_model_len)
     memory = sizing.budget(tp)
     replicas = _replicas(scenario, len(topology.gpus), tp)
     force = None if deployment.all_reduce == "auto" else deployment.all_reduce
@@ -179,6 +180,7 @@ class _Sizing:
     kv_dtype: KvDtype
     device: Device
     engine: EngineProfile
+    gpus: int
     max_num_batched_tokens: int
     block_size: int
     gpu_memory_utilization: float
@@ -192,15 +194,16 @@ class _Sizing:
             tp,
             self.device,
             self.engine,
+            gpus=self.gpus,
             max_num_batched_tokens=self.max_num_batched_tokens,
             block_size=self.block_size,
             gpu_memory_utilization=self.gpu_memory_utilization,
             num_gpu_blocks_override=self.scenario.deployment.num_gpu_blocks_override,
         )
 
-    def tensor_parallel_size(self, gpus: int, max_model_len: int) -> int:
+    def tensor_parallel_size(self, max_model_len: int) -> int:
         """As asked for; auto is the fewest ranks that also hold a request of ``max_model_len``."""
-        asked = self.scenario.deployment.tensor_parallel_size
+        asked, gpus = self.scenario.deployment.tensor_parallel_size, self.gpus
         if asked != "auto":
             if asked > gpus:
                 raise InputError(

@@ -12,6 +12,9 @@ from simulator.hardware import Device, Dtype, KvDtype
 
 GB = 1e9
 
+LARGEST_TP = 64
+"""Where the search for a tensor parallelism that fits ends, whatever the system has."""
+
 
 @dataclass(frozen=True)
 class MemoryBudget:
@@ -99,22 +102,26 @@ class _Estimate:
         sizes = [tp for tp in self.model.tensor_parallel_sizes(largest) if tp & (tp - 1) == 0]
         return next((tp for tp in sizes if self.budget(tp).num_blocks >= 1), None)
 
-    def refusal(self, tp: int, largest: int) -> InputError:
+    def refusal(self, tp: int, gpus: int) -> InputError:
         """Why ``tp`` ranks do not hold the model, and how many do."""
         budget = self.budget(tp)
         others = budget.activation_bytes + budget.communication_bytes + budget.runtime_bytes
         claimed = budget.gpu_memory_utilization * budget.capacity_bytes
-        smallest = self.smallest_tp(largest)
         return InputError(
             f"{self.model.name} needs {budget.weights_bytes / GB:.1f} GB for {self.weights} weights and"
             f" {others / GB:.1f} GB for activations and the engine on each of {tp} x {self.device.name},"
             f" but {budget.gpu_memory_utilization:g} of its memory is {claimed / GB:.1f} GB",
             field="tensor_parallel_size",
-            remedy=f"use --tensor-parallel-size {smallest} or more" if smallest else "use smaller --weights",
+            remedy=self._remedy(gpus),
         )
 
-
-LARGEST_TP = 64
+    def _remedy(self, gpus: int) -> str:
+        smallest = self.smallest_tp(LARGEST_TP)
+        if smallest is None:
+            return "use smaller --weights"
+        if smallest > gpus:
+            return f"it takes {smallest} GPUs, of {gpus}: use smaller --weights or a larger system"
+        return f"use --tensor-parallel-size {smallest} or more"
 
 
 def memory_budget(
@@ -125,6 +132,7 @@ def memory_budget(
     device: Device,
     engine: EngineProfile,
     *,
+    gpus: int,
     max_num_batched_tokens: int,
     block_size: int,
     gpu_memory_utilization: float,
@@ -132,7 +140,7 @@ def memory_budget(
 ) -> MemoryBudget:
     """Memory of one of ``tp`` ranks; ``num_gpu_blocks_override`` wins over the estimate of blocks.
 
-    Raises InputError, with the smallest tensor parallelism that fits, where no block is left.
+    Raises InputError, with the smallest tensor parallelism that fits into ``gpus``, where no block is left.
     """
     model.check_tensor_parallel(tp)
     estimate = _Estimate(
@@ -140,7 +148,7 @@ def memory_budget(
     )
     budget = estimate.budget(tp)
     if budget.num_blocks < 1:
-        raise estimate.refusal(tp, LARGEST_TP)
+        raise estimate.refusal(tp, gpus)
     return budget if num_gpu_blocks_override is None else replace(budget, num_blocks=num_gpu_blocks_override)
 
 
@@ -166,5 +174,5 @@ def smallest_tp(
     smallest = estimate.smallest_tp(gpus)
     if smallest is None:
         largest = max(tp for tp in model.tensor_parallel_sizes(gpus) if tp & (tp - 1) == 0)
-        raise estimate.refusal(largest, LARGEST_TP)
+        raise estimate.refusal(largest, gpus)
     return smallest

@@ -15,7 +15,7 @@ LIMITS: dict[str, Any] = {"max_num_batched_tokens": 8192, "block_size": 16, "gpu
 
 def budget(tp: int = 2, memory_gb: float = 100.0, **changes: Any) -> MemoryBudget:
     limits = {**LIMITS, **changes}
-    return memory_budget(model(), "fp8", "bf16", tp, device(memory_gb=memory_gb), engine(), **limits)
+    return memory_budget(model(), "fp8", "bf16", tp, device(memory_gb=memory_gb), engine(), gpus=64, **limits)
 
 
 def test_what_is_left_of_the_claimed_memory_becomes_blocks() -> None:
@@ -75,7 +75,7 @@ def test_the_smallest_tensor_parallelism_is_the_first_that_fits() -> None:
     assert smallest(200.0) == 1
     assert smallest(100.0) == 2
     assert smallest(50.0) == 4
-    with pytest.raises(InputError, match="use --tensor-parallel-size 4 or more"):
+    with pytest.raises(InputError, match="it takes 4 GPUs, of 2"):
         smallest(50.0, gpus=2)
 
 
