@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simulator.network.collectives import all_reduce_model
 
 from simulator.catalog import Catalog
 from simulator.cost.step import StepCost
 from simulator.metrics.latency import latencies
+from simulator.network.collectives import all_reduce_model
 from simulator.scenario import Deployment, Scenario
 from simulator.simulation import load_topology, simulate
 from simulator.workload import Workload
