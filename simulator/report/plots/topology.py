@@ -21,6 +21,9 @@ _COLOURS = 6
 _MANY_LINKS = 200
 """Links of one class from which they are drawn thin."""
 
+_ASIDE = 0.25
+"""Where NICs stand in their share of the row: off the middle, so that no link passes behind them."""
+
 _WRITTEN_NODES = 20
 """Nodes of one row up to which each has its name beside it."""
 
@@ -33,8 +36,8 @@ def draw(topology: Topology) -> Figure:
     with house_style():
         figure, (panel,) = panels(1, 1, (min(16.0, 5.0 + 0.6 * widest), 1.2 + 1.3 * len(rows)))
         places = {
-            node: ((index + 0.5) / len(nodes), float(-row))
-            for row, (_, nodes) in enumerate(rows)
+            node: ((index + (_ASIDE if kind == "nic" else 0.5)) / len(nodes), float(-row))
+            for row, (kind, nodes) in enumerate(rows)
             for index, node in enumerate(nodes)
         }
         handles = _draw_links(panel, graph, places)
