@@ -11,7 +11,8 @@ import numpy as np
 from simulator.record import PREEMPTION_COLUMNS, REQUEST_COLUMNS, STEP_COLUMNS, Floats, Record, Status
 from simulator.serving.request import Request
 
-PROGRESS_EVERY = 4096
+PROGRESS_EVERY = 64
+"""Ended requests between two reports of progress."""
 
 
 def _known(time_or_row: float | None) -> float:
