@@ -142,7 +142,7 @@ def memory_budget(
 
     Raises InputError, with the smallest tensor parallelism that fits into ``gpus``, where no block is left.
     """
-    model.check_tensor_parallel(tp)
+    model.check_tensor_parallel(tp, gpus)
     estimate = _Estimate(
         model, weights, kv_dtype, device, engine, max_num_batched_tokens, block_size, gpu_memory_utilization
     )

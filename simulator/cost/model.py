@@ -94,11 +94,11 @@ class Model(Spec):
         """Numbers of ranks, up to ``largest``, that share the model evenly."""
         return [tp for tp in range(1, largest + 1) if self.splits_into(tp)]
 
-    def check_tensor_parallel(self, tp: int) -> None:
-        """Raises InputError unless ``tp`` ranks can share the model."""
+    def check_tensor_parallel(self, tp: int, largest: int = 64) -> None:
+        """Raises InputError, naming the numbers up to ``largest``, unless ``tp`` ranks can share the model."""
         if self.splits_into(tp):
             return
-        sizes = ", ".join(map(str, self.tensor_parallel_sizes()))
+        sizes = ", ".join(map(str, self.tensor_parallel_sizes(largest)))
         raise InputError(
             f"{self.name} ({self.heads} heads, {self.kv_heads} KV heads, intermediate size"
             f" {self.intermediate}) cannot be split over {tp} ranks",

@@ -47,10 +47,13 @@ class Roofline:
             bytes_per_s=device.memory_bandwidth.value,
         )
 
-    def flop(self, decodes: int, context_tokens: float, chunk_tokens: int, pairs: float) -> float:
-        """Arithmetic of a step."""
-        linear = self.linear_flop_per_token * (decodes + chunk_tokens) + self.head_flop_per_row * decodes
-        return linear + self.attention_flop_per_pair * (context_tokens + pairs)
+    def compute_s(self, decodes: int, context_tokens: float, chunk_tokens: int, pairs: float) -> float:
+        """Least seconds of the arithmetic of a step."""
+        return (
+            self.linear_flop_per_token * (decodes + chunk_tokens) / self.linear_flop_per_s
+            + self.head_flop_per_row * decodes / self.head_flop_per_s
+            + self.attention_flop_per_pair * (context_tokens + pairs) / self.attention_flop_per_s
+        )
 
     def hbm_bytes(self, decodes: int, context_tokens: float, chunk_tokens: int) -> float:
         """Bytes that a step moves at least: weights once, the cache read, the new tokens' cache written."""
@@ -59,9 +62,5 @@ class Roofline:
 
     def floor_step_s(self, decodes: int, context_tokens: float, chunk_tokens: int, pairs: float) -> float:
         """Least seconds of a step: the larger of arithmetic and bytes, each at its peak."""
-        compute_s = (
-            self.linear_flop_per_token * (decodes + chunk_tokens) / self.linear_flop_per_s
-            + self.head_flop_per_row * decodes / self.head_flop_per_s
-            + self.attention_flop_per_pair * (context_tokens + pairs) / self.attention_flop_per_s
-        )
+        compute_s = self.compute_s(decodes, context_tokens, chunk_tokens, pairs)
         return max(compute_s, self.hbm_bytes(decodes, context_tokens, chunk_tokens) / self.bytes_per_s)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cost.engine import EngineProfile
-from simulator.cost.kernels import Kernels, check_dtypes
+from simulator.cost.kernels import TILE, Kernels, check_dtypes
 from simulator.cost.layers import ACTIVATION_BYTES, DenseLayer
 from simulator.cost.model import Model
 from simulator.cost.roofline import Roofline
@@ -60,7 +60,6 @@ class StepCost:
         self._all_reduce_bytes_per_token = ACTIVATION_BYTES * model.hidden
         self._body: dict[int, float] = {}
         self._head: dict[int, float] = {0: 0.0}
-        self._decode: list[float | None] = []
 
     def _set_linear(self, model: Model, weights: Dtype, kernels: Kernels) -> None:
         """GEMMs and elementwise kernels: layers and last norm by tokens, LM head and sampler by rows."""
@@ -119,23 +118,13 @@ class StepCost:
             seconds += self._prefill_attention_s
         return seconds
 
-    def decode_base_s(self, decodes: int) -> float:
-        """``base_s`` of a step that only decodes."""
-        known = self._decode
-        if decodes >= len(known):
-            known.extend([None] * (decodes + 1 - len(known)))
-        seconds = known[decodes]
-        if seconds is None:
-            seconds = known[decodes] = self.base_s(decodes, 0, 0, 0)
-        return seconds
-
     def attention_s(self, new_tokens: int, prefix_tokens: int) -> float:
         """Attention of one prompt chunk over itself and its prefix, beyond the fixed time, all layers."""
-        blocks = (new_tokens + 127) >> 7
-        prefix_blocks = (prefix_tokens + 127) >> 7
+        blocks = -(-new_tokens // TILE)
+        prefix_blocks = -(-prefix_tokens // TILE)
         block_s = self._block_s
         one_s = block_s[blocks] if blocks < len(block_s) else block_s[-1]
-        pairs = blocks * prefix_blocks + (blocks * (blocks + 1) >> 1)
+        pairs = blocks * prefix_blocks + blocks * (blocks + 1) // 2
         return pairs * one_s + self._io_s_per_token * new_tokens
 
     def breakdown(self, steps: Floats) -> Floats:

@@ -167,7 +167,7 @@ def test_ranks_share_arithmetic_and_weights(system: Hardware, step: Step) -> Non
     pairs = float(step.chunk * step.prefix)
     if repeated == 1 and not padding:
         work = (step.decodes, step.context, step.chunk, pairs)
-        assert shared.flop(*work) * system.tp == pytest.approx(whole.flop(*work), rel=1e-12)
+        assert shared.compute_s(*work) * system.tp == pytest.approx(whole.compute_s(*work), rel=1e-12)
         assert shared.weight_bytes * system.tp == pytest.approx(whole.weight_bytes, rel=1e-12)
         assert shared.kv_bytes_per_token * system.tp == whole.kv_bytes_per_token
     else:

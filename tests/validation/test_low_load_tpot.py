@@ -77,6 +77,6 @@ def test_kernels_alone_are_up_to_twenty_percent_above_an_engine_that_hides_its_h
         lambda nbytes: group.cost(nbytes)[1:],
     )
     # half of the 922 output tokens are in the cache of each of four requests, on average
-    seconds = cost.decode_base_s(4) + cost.kv_s_per_token * 4 * (922 + 461)
+    seconds = cost.base_s(4, 0, 0, 0) + cost.kv_s_per_token * 4 * (922 + 461)
     host_s = engine.host_step.value + 4 * engine.host_per_sequence.value
     assert 0.95 <= 1e3 * (seconds - host_s) / TENSORRT_LLM_MS[tp] <= 1.2
