@@ -108,20 +108,20 @@ class Cluster:
         self._client = Client(clock, traffic, self._route, max_concurrency)
 
     def _route(self, request: Request) -> None:
-        status = self._verdict(request)
-        if status is Status.FINISHED:
+        rejection = self._rejection(request)
+        if rejection is None:
             next(self._choices).submit(request)
         else:
-            self._recorder.end(request, status, self._clock.now, -1, 0)
+            self._recorder.end(request, rejection, self._clock.now, -1, 0)
             self._client.ended()
 
-    def _verdict(self, request: Request) -> Status:
-        """Why the request can never be served, or FINISHED."""
+    def _rejection(self, request: Request) -> Status | None:
+        """Why the request can never be served, if so."""
         if request.input_tokens + request.output_tokens > self._max_model_len:
             return Status.REJECTED_CONTEXT
         if self._limits.blocks(request.most_slots) > self._limits.num_blocks:
             return Status.REJECTED_KV_CAPACITY
-        return Status.FINISHED
+        return None
 
     def _ended(self, request: Request) -> None:
         self._client.ended()

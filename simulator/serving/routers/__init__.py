@@ -1,14 +1,25 @@
-"""Routers: which replica takes the next request. A new router is one file and one name in this union."""
+"""Routers: which replica takes the next request. A new router is one file and one name in ROUTERS."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from simulator.serving.replica import Replica
 from simulator.serving.routers.least_kv import LeastKv
 from simulator.serving.routers.least_outstanding import LeastOutstanding
 from simulator.serving.routers.power_of_two import PowerOfTwo
 from simulator.serving.routers.random import Random
 from simulator.serving.routers.round_robin import RoundRobin
+from simulator.streams import Streams
 
-Router = RoundRobin | LeastOutstanding | LeastKv | Random | PowerOfTwo
+
+class Router(Protocol):
+    """Decides which replica takes the next request."""
+
+    def choices(self, replicas: Sequence[Replica], streams: Streams) -> Iterator[Replica]:
+        """The replica of each request, taken when it arrives."""
+
 
 ROUTERS: dict[str, type[Router]] = {
     "round-robin": RoundRobin,
