@@ -41,7 +41,7 @@ def topology(edges: list[tuple[str, str, Link]], reduces: bool = False) -> Topol
     graph: nx.Graph = nx.Graph()
     for one, other, joint in edges:
         for node in (one, other):
-            graph.add_node(node, kind=node.rstrip("0123456789"), index=0, group=0)
+            graph.add_node(node, kind=node.rstrip("0123456789"), group=0)
         graph.add_edge(one, other, link=joint, bandwidth_bytes_per_s=joint.bandwidth.value)
     system = System.model_construct(name="made-up", title="made up", in_network_reduction=sourced(reduces))
     return Topology(system, graph, {})

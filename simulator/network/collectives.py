@@ -108,7 +108,7 @@ class InSwitch:
 
 
 ALGORITHMS = (Ring(), OneShot(), TwoShot(), RecursiveDoubling(), InSwitch())
-"""A new algorithm is a class and a name here."""
+"""A new algorithm is a class and a name here, and one in ``hardware.Algorithm``."""
 
 
 @dataclass(frozen=True)

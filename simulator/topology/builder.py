@@ -23,20 +23,17 @@ FORWARDING = frozenset({NVSWITCH, PCIE_SWITCH, CPU, NIC})
 class GraphBuilder:
     """Collects the nodes and links of a system.
 
-    Nodes have ``kind``, ``index`` among their kind, and ``group`` (tray or socket). Edges have ``link`` and
-    ``bandwidth_bytes_per_s`` of one direction, all parallel links together.
+    Nodes have ``kind`` and ``group`` (tray or socket). Edges have ``link`` and ``bandwidth_bytes_per_s`` of
+    one direction, all parallel links together.
     """
 
     def __init__(self, links: Mapping[str, Link]) -> None:
         self.graph: nx.Graph[str] = nx.Graph()
         self._links = links
-        self._counts: dict[str, int] = {}
 
     def node(self, name: str, kind: str, group: int = 0, **attributes: Any) -> str:
         """A new node."""
-        index = self._counts.get(kind, 0)
-        self._counts[kind] = index + 1
-        self.graph.add_node(name, kind=kind, index=index, group=group, **attributes)
+        self.graph.add_node(name, kind=kind, group=group, **attributes)
         return name
 
     def join(self, one: str, other: str, link: str, count: int = 1) -> None:

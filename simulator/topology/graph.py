@@ -99,7 +99,7 @@ class Topology:
 
     def latency_s(self, source: str, target: str) -> float:
         """Latency of the slowest of the best paths."""
-        return max(self._path_latency_s(path) for path in self.paths(source, target))
+        return self.pair(source, target).latency_s
 
     def pair(self, source: str, target: str) -> Pair:
         """What joins two nodes."""

@@ -62,10 +62,8 @@ class NvswitchBox(Spec):
             socket = index * self.sockets // self.pcie_switches
             builder.join(builder.node(f"pcisw{index}", PCIE_SWITCH, socket), f"cpu{socket}", self.pcie)
         for index in range(self.gpus):
-            socket, pcie_switch = (
-                index * self.sockets // self.gpus,
-                f"pcisw{index * self.pcie_switches // self.gpus}",
-            )
+            socket = index * self.sockets // self.gpus
+            pcie_switch = f"pcisw{index * self.pcie_switches // self.gpus}"
             gpu = builder.node(f"gpu{index}", GPU, socket, device=self.device)
             builder.join(gpu, pcie_switch, self.pcie)
             builder.join(builder.node(f"nic{index}", NIC, socket, port=self.network), pcie_switch, self.pcie)

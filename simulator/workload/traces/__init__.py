@@ -1,5 +1,5 @@
 """Readers of recorded traffic, one file per format."""
 
-from simulator.workload.traces.reader import FORMATS, Trace, read_trace
+from simulator.workload.traces.reader import Trace, read_trace
 
-__all__ = ["FORMATS", "Trace", "read_trace"]
+__all__ = ["Trace", "read_trace"]

@@ -11,7 +11,7 @@ from datetime import date
 from typing import ClassVar
 
 from simulator.errors import InputError
-from simulator.workload.traces.values import shown
+from simulator.workload.traces.values import DIGIT_NS, shown
 
 _TIME = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]+))?"
@@ -20,7 +20,6 @@ _TIME = re.compile(
 )
 _SLASHES = re.compile(r"\s*[0-9]{1,2}[/.][0-9]{1,2}[/.][0-9]{2,4}\b.*", re.ASCII)
 _NUMBER = re.compile(r"\s*[0-9]+(?:\.[0-9]*)?\s*", re.ASCII)
-_POWERS: list[int] = [10 ** (9 - digits) for digits in range(10)]
 _SECONDS_NS = {f"{second:02d}": second * 1_000_000_000 for second in range(60)}
 _MINUTES_KEPT = 100_000
 _YEARS = range(1970, 2262)
@@ -53,7 +52,7 @@ class Azure:
         if not (fraction.isdigit() and fraction.isascii() and len(fraction) < 10):
             return self._any_time_ns(text)
         self._count(aware)
-        return minute_ns + second_ns + int(fraction) * _POWERS[len(fraction)]
+        return minute_ns + second_ns + int(fraction) * DIGIT_NS[len(fraction)]
 
     def _any_time_ns(self, text: str) -> int:
         match = _TIME.fullmatch(text.strip(" \t"))
@@ -106,7 +105,7 @@ def _minute_ns(text: str, year: str, month: str, day: str, hour: str, minute: st
 
 def _fraction_ns(digits: str) -> int:
     kept, beyond = digits[:9], digits[9:10]
-    return int(kept) * _POWERS[len(kept)] + (1 if beyond >= "5" else 0)
+    return int(kept) * DIGIT_NS[len(kept)] + (1 if beyond >= "5" else 0)
 
 
 def _offset_ns(text: str, sign: str, hours: str, minutes: str) -> int:

@@ -6,9 +6,8 @@ from decimal import ROUND_HALF_EVEN
 from typing import ClassVar
 
 from simulator.errors import InputError
-from simulator.workload.traces.values import decimal, shown
+from simulator.workload.traces.values import DIGIT_NS, decimal, shown
 
-_POWERS: list[int] = [10 ** (9 - digits) for digits in range(10)]
 _LATEST_S = 4_000_000_000
 
 
@@ -30,7 +29,7 @@ class Native:
             and len(seconds) < 10
             and len(fraction) < 10
         ):
-            return int(seconds) * 1_000_000_000 + int(fraction or "0") * _POWERS[len(fraction)]
+            return int(seconds) * 1_000_000_000 + int(fraction or "0") * DIGIT_NS[len(fraction)]
         value = decimal(text, "a time in seconds")
         if abs(value) > _LATEST_S:
             raise InputError(f"{shown(text)} is out of range", remedy="arrival_s is in seconds")

@@ -11,6 +11,8 @@ from decimal import Decimal
 from simulator.errors import InputError
 
 MAX_TOKENS = 2**31 - 1
+DIGIT_NS: list[int] = [10 ** (9 - digits) for digits in range(10)]
+"""Nanoseconds that the last of so many digits of a fraction of a second counts."""
 _BLANKS = " \t"
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 
