@@ -95,7 +95,7 @@ class Model(Spec):
         return [tp for tp in range(1, largest + 1) if self.splits_into(tp)]
 
     def check_tensor_parallel(self, tp: int, largest: int = 64) -> None:
-        """Raises InputError, naming the numbers up to ``largest``, unless ``tp`` ranks can share the model."""
+        """Raises InputError with the numbers up to ``largest`` that fit, unless ``tp`` ranks can share it."""
         if self.splits_into(tp):
             return
         sizes = ", ".join(map(str, self.tensor_parallel_sizes(largest)))
