@@ -39,8 +39,6 @@ class Plan:
     memory: MemoryBudget
     costs: tuple[StepCost, ...]
     """One per replica."""
-    all_reduces: tuple[AllReduceModel, ...]
-    """One per replica."""
     tensor_parallel_size: int
     limits: Limits
     max_model_len: int
@@ -136,7 +134,6 @@ def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
         kv_dtype=kv_dtype,
         memory=memory,
         costs=costs,
-        all_reduces=all_reduces,
         tensor_parallel_size=tp,
         limits=Limits(max_num_seqs, max_num_batched_tokens, memory.block_size, memory.num_blocks),
         max_model_len=max_model_len,

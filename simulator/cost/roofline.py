@@ -47,8 +47,8 @@ class Roofline:
             bytes_per_s=device.memory_bandwidth.value,
         )
 
-    def compute_s(self, decodes: int, context_tokens: float, chunk_tokens: int, pairs: float) -> float:
-        """Least seconds of the arithmetic of a step."""
+    def compute_s(self, decodes: float, context_tokens: float, chunk_tokens: float, pairs: float) -> float:
+        """Least seconds of the arithmetic of a step, or of many steps together."""
         return (
             self.linear_flop_per_token * (decodes + chunk_tokens) / self.linear_flop_per_s
             + self.head_flop_per_row * decodes / self.head_flop_per_s

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simulator.cost.layers import ACTIVATION_BYTES
 from simulator.metrics import bounds
 from simulator.metrics.bounds import Bound, Ceiling
 from simulator.metrics.latency import Latencies, finished, latencies
@@ -20,9 +21,6 @@ from simulator.record import STEP_COLUMNS, Record, column
 if TYPE_CHECKING:
     from simulator.scenario import Goodput
     from simulator.simulation import Plan, Result
-
-ACTIVATION_BYTES = 2
-"""Bytes of an activation that an all-reduce carries."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +98,11 @@ def _ceilings(plan: Plan, record: Record) -> list[Ceiling]:
         totals["kv_tokens"] += float(by_name["kv_tokens"].sum())
         totals["chunk_tokens"] += float(by_name["chunk_tokens"].sum())
     prompts = record.request("input_tokens")[finished(record)]
-    pairs = totals["kv_tokens"] + float(np.sum(0.5 * prompts * (prompts + 1.0)))
+    prompt_pairs = float(np.sum(0.5 * prompts * (prompts + 1.0)))
     tokens = totals["decodes"] + totals["chunk_tokens"]
     roofline = plan.costs[0].roofline
-    compute_s = (
-        roofline.linear_flop_per_token * tokens / roofline.linear_flop_per_s
-        + roofline.head_flop_per_row * totals["decodes"] / roofline.head_flop_per_s
-        + roofline.attention_flop_per_pair * pairs / roofline.attention_flop_per_s
+    compute_s = roofline.compute_s(
+        totals["decodes"], totals["kv_tokens"], totals["chunk_tokens"], prompt_pairs
     )
     hbm_bytes = (
         roofline.weight_bytes * totals["steps"]
@@ -124,7 +120,10 @@ def _ceilings(plan: Plan, record: Record) -> list[Ceiling]:
 
 def _all_reduce_bytes(plan: Plan) -> float:
     """Bytes per token that every rank receives at least: each all-reduce brings its whole result."""
-    return float(2 * plan.model.layers * plan.model.hidden * ACTIVATION_BYTES)
+    return float(
+        sum(count * layer.all_reduces * layer.hidden for layer, count in plan.model.layer_groups)
+        * ACTIVATION_BYTES
+    )
 
 
 def _gpu_links(plan: Plan) -> float:

@@ -69,10 +69,13 @@ FAULTS = {
     "a negative limit": (f"{ON_H200} --goodput ttft:-5", ["--goodput: a limit is above zero"]),
     "a TP that does not divide the heads": (
         f"{ON_H200} --tensor-parallel-size 3",
-        ["--tensor-parallel-size", "3"],
+        ["--tensor-parallel-size", "cannot be split over 3 ranks"],
     ),
     "such a TP in a file": ("run tp-of-3.yaml", ["tp-of-3.yaml:3:deployment.tensor_parallel_size"]),
-    "a TP above the GPUs": (f"{ON_H200} --tensor-parallel-size 16", ["--tensor-parallel-size", "8"]),
+    "a TP above the GPUs": (
+        f"{ON_H200} --tensor-parallel-size 16",
+        ["--tensor-parallel-size: 16 ranks", "which has 8 GPUs"],
+    ),
     "more replicas than fit": (f"{ON_H200} --tensor-parallel-size 4 --replicas 3", ["--replicas"]),
     "a model that does not fit": (
         f"{ON_H200} --model llama-3.1-405b --weights bf16 --tensor-parallel-size 4",
@@ -80,7 +83,7 @@ FAULTS = {
     ),
     "a model that fits nowhere": (
         f"{ON_H200} --model llama-3.1-405b --weights bf16 --gpu-memory-utilization 0.5",
-        [],
+        ["llama-3.1-405b needs", "it takes 16 GPUs, of 8"],
     ),
     "zero blocks": (
         f"{ON_H200} --num-gpu-blocks-override 0",
