@@ -60,7 +60,7 @@ print(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 def whole(arguments: list[str]) -> tuple[float, float]:
     """CPU-seconds and bytes of memory at the peak of a whole Python process; the best of three.
 
-    A small process in between starts it: a child is accounted the memory of the parent that it is forked from.
+    A small process in between starts it: a child is accounted the memory of the parent it was forked from.
     """
     runs = []
     for _ in range(3):
