@@ -309,7 +309,8 @@ class Catalog:
 
     def model(self, name: str) -> Model:
         """A model by name, or from the ``config.json`` of a Hugging Face model by path."""
-        path = self.path("models", name)
+        folder = Path(name)
+        path = folder / "config.json" if folder.is_dir() else self.path("models", name)
         if path.suffix == ".json":
             return _hf_model(path)
         return read_document(path).read(Model)

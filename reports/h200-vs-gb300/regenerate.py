@@ -98,7 +98,11 @@ def loads_figure(rows: list[dict[str, Any]]) -> Figure:
             )
         axis.set_xlabel("requests/s for each 8 GPUs")
         axis.set_ylabel(label)
-        axis.set_ylim(bottom=0)
+    for axis, limit in zip(axes, (2.0, 100.0), strict=False):
+        axis.set_yscale("log")
+        axis.axhline(limit, color="black", linewidth=0.8, linestyle=":")
+        axis.annotate("SLO", (1.0, limit), xytext=(0, 3), textcoords="offset points", fontsize=8)
+    axes[2].set_ylim(bottom=0)
     axes[0].legend()
     return figure
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import click
 
+from simulator.catalog import Catalog
 from simulator.cli.flags import SpreadGoodput, read_scenario, scenario_document, scenario_flags
 from simulator.cli.options import Output, output_options
+from simulator.errors import InputError
 
 
 @click.command("compare", cls=SpreadGoodput)
@@ -31,6 +33,11 @@ def command(
     llmsim compare hgx-h200-8 gb300-nvl72
     llmsim compare hgx-h200-8 gb300-nvl72 --model llama-3.1-405b --request-rate 4 --scale-load gpus
     """
+    if len(systems) == 1 and systems[0] in Catalog().names("topologies"):
+        raise InputError(
+            f"{systems[0]} is one system",
+            remedy=f"name two or more to compare, or use 'llmsim run --topology {systems[0]}'",
+        )
     scenario, named = (systems[0], ()) if len(systems) == 1 else (None, systems)
     document = scenario_document(scenario, flags, named)
     asked = read_scenario(document)

@@ -55,7 +55,10 @@ FLAGS = (
     Flag("--weights", ("deployment", "weights"), "Number format of the weights."),
     _deployment("kv_cache_dtype", "Number format of the KV cache; auto is bf16."),
     _deployment("engine", "Engine profile: overheads, memory terms and default limits."),
-    _deployment("tensor_parallel_size", "GPUs of one replica; auto is the fewest that hold the model."),
+    _deployment(
+        "tensor_parallel_size",
+        "GPUs of one replica; auto is the fewest that hold the model and one request of the longest kind.",
+    ),
     _deployment("replicas", "Replicas; auto fills the system."),
     Flag(
         "--router", ("deployment", "router"), "How requests spread over replicas.", metavar="|".join(ROUTERS)
@@ -82,7 +85,12 @@ FLAGS = (
     _workload("random_output_len", "Mean output tokens of the preset random."),
     _workload("random_range_ratio", "Half-width of the lengths of the preset random, as a share."),
     Flag("--seed", ("seed",), "Seed of every random stream."),
-    Flag("--goodput", ("goodput",), "Limits of a good request: ttft, tpot, e2el.", metavar="METRIC:MS ..."),
+    Flag(
+        "--goodput",
+        ("goodput",),
+        "Limits of a good request in ms: ttft, tpot, e2el; for example ttft:2000 tpot:50.",
+        metavar="METRIC:MS ...",
+    ),
     Flag("--detail", ("detail",), "Level of detail: leaps over engine steps, or every step."),
     Flag("--scale-load", ("scale_load",), "Same total load on each system, or same load per GPU."),
 )

@@ -140,10 +140,19 @@ def _warnings(result: Result, summary: Summary) -> tuple[str, ...]:
     found = list(result.warnings)
     idle = len(plan.topology.gpus) - plan.gpus_used
     if idle:
-        found.append(f"{idle} of {len(plan.topology.gpus)} GPUs idle: no replica fits into them")
+        why = (
+            "no replica fits into them"
+            if idle < plan.tensor_parallel_size
+            else "no replica is asked for there"
+        )
+        found.append(f"{idle} of {len(plan.topology.gpus)} GPUs idle: {why}")
     rejected = sum(summary.rejected.values())
     if rejected:
         found.append(f"{rejected} of {summary.num_prompts} requests were rejected")
+    if summary.preemptions:
+        found.append(
+            f"the KV cache was full: {summary.preemptions} evictions, whose tokens were computed again"
+        )
     if summary.growth.kept_up is False:
         found.append("the queue grew to the end: latencies depend on how long the run is")
     return tuple(found)

@@ -94,9 +94,21 @@ def _throughput(summaries: Sequence[Summary]) -> list[Row]:
         ("output tokens/s", lambda one: one.output_throughput, "high"),
         ("input + output tokens/s", lambda one: one.total_token_throughput, "high"),
         ("output tokens/s per GPU", lambda one: one.output_throughput_per_gpu, "high"),
-        ("output tokens/s per kW", lambda one: one.output_throughput_per_kw, "high"),
-        ("output tokens/s per 1,000 USD of system price", lambda one: one.output_throughput_per_kusd, "high"),
-        ("USD per million output tokens, rented", lambda one: one.usd_per_million_output_tokens, "low"),
+        (
+            "output tokens/s per kW, nameplate of the GPUs in use",
+            lambda one: one.output_throughput_per_kw,
+            "high",
+        ),
+        (
+            "output tokens/s per 1,000 USD, price of the GPUs in use",
+            lambda one: one.output_throughput_per_kusd,
+            "high",
+        ),
+        (
+            "USD per million output tokens, rent of the GPUs in use",
+            lambda one: one.usd_per_million_output_tokens,
+            "low",
+        ),
         ("goodput, requests/s", lambda one: one.goodput, "high"),
         ("good requests, %", lambda one: _percent(one.good_fraction), "high"),
     )
@@ -113,27 +125,28 @@ def _health(summaries: Sequence[Summary]) -> list[Row]:
         Row("Load", "kept up with arrivals", tuple(_kept_up(one.growth) for one in summaries)),
         Row(
             "Load",
-            "waiting at the middle and the last arrival",
+            "requests waiting at the middle and the last arrival",
             tuple(_waiting(one.growth) for one in summaries),
         ),
         Row(
             "Load", "queue time p99, s", tuple(_percentile(one.queue, 99.0, 1.0) for one in summaries), "low"
         ),
         Row("Load", "most requests at once", tuple(float(one.max_concurrent_requests) for one in summaries)),
-        Row("Load", "requests finished", tuple(float(one.completed) for one in summaries), "high"),
+        Row("Load", "requests offered", tuple(float(one.num_prompts) for one in summaries)),
+        Row("Load", "requests finished", tuple(float(one.completed) for one in summaries)),
         *(
             Row("Load", reason, tuple(float(one.rejected.get(reason, 0)) for one in summaries), "low")
             for reason in reasons
         ),
         Row("Load", "preemptions", tuple(float(one.preemptions) for one in summaries), "low"),
         Row("Load", "KV cache peak, % of blocks", tuple(100.0 * one.kv_peak_fraction for one in summaries)),
-        Row("Load", "time that replicas step, %", tuple(100.0 * one.busy_fraction for one in summaries)),
+        Row("Load", "replicas busy, % of the time", tuple(100.0 * one.busy_fraction for one in summaries)),
         Row("Load", "requests that decode together, mean", tuple(one.mean_decodes for one in summaries)),
     ]
 
 
 def _kept_up(growth: Growth) -> str | None:
-    return None if growth.kept_up is None else "yes" if growth.kept_up else "NO, the queue grew"
+    return "n/a, all at once" if growth.kept_up is None else "yes" if growth.kept_up else "NO, the queue grew"
 
 
 def _waiting(growth: Growth) -> str | None:
@@ -149,7 +162,7 @@ def _bounds(evaluations: Sequence[Evaluation]) -> list[Row]:
         bounds = [bounds.get(name) for bounds in found]
         known = next(bound for bound in bounds if bound is not None)
         if known.sense == "at least":
-            label = f"{name} over its roofline, least"
+            label = f"{name} over its own roofline, the nearest one"
             cells = tuple(None if bound is None else f"{bound.margin:.3g} x" for bound in bounds)
         else:
             label = f"{name} ceiling, tokens/s (used)"

@@ -60,6 +60,8 @@ def _composition(evaluation: Evaluation, which: str, causes_s: Floats) -> str:
 def _difference(which: str, first: Evaluation, first_s: Floats, other: Evaluation, other_s: Floats) -> str:
     before_s, after_s = float(first_s.sum()), float(other_s.sum())
     change_s = other_s - first_s
+    if not np.abs(change_s).max() > 0.0:
+        return f"The {which} request takes {after_s:.3g} s on both {other.name} and {first.name}."
     word = "less" if after_s <= before_s else "more"
     parts = [
         f"{CAUSE_TITLES[CAUSES[index]]} {change_s[index]:+.3g} s"

@@ -117,7 +117,9 @@ def _draw_links(panel: Axes, graph: Any, places: dict[str, tuple[float, float]])
     titles: dict[str, str] = {}
     for tail, head, edge in graph.edges(data=True):
         link = edge["link"]
-        label = f"{link.title}, {edge['bandwidth_bytes_per_s'] / 1e9:,.4g} GB/s each way"
+        bundle = round(edge["bandwidth_bytes_per_s"] / link.bandwidth.value)
+        several = f"{bundle} x " if bundle > 1 else ""
+        label = f"{several}{link.title}, {edge['bandwidth_bytes_per_s'] / 1e9:,.4g} GB/s each way"
         titles[label] = link.name
         lines.setdefault(label, {})[frozenset((tail, head))] = None
     handles = []
@@ -134,5 +136,7 @@ def _draw_links(panel: Axes, graph: Any, places: dict[str, tuple[float, float]])
                 alpha=0.35 if many else 0.8,
             )
         )
-        handles.append(Line2D([], [], color=colour, linestyle=dashes, label=f"{label} ({len(segments)} x)"))
+        handles.append(
+            Line2D([], [], color=colour, linestyle=dashes, label=f"{label} ({len(segments):,} drawn)")
+        )
     return handles
