@@ -128,6 +128,7 @@ def test_what_is_not_a_time_is_refused_on_first_and_later_sight(text: str) -> No
     [
         ("0", 0),
         ("1.5", 1_500_000_000),
+        (".5", 500_000_000),
         ("0.000000001", 1),
         ("0.1234567895", 123_456_790),
         ("1e-3", 1_000_000),
@@ -140,7 +141,7 @@ def test_native_seconds_are_exact(text: str, nanoseconds: int) -> None:
     assert Native().time_ns(text) == nanoseconds
 
 
-@pytest.mark.parametrize("text", ["", "nan", "inf", "1_0", "٣", "1,5", ".5", "1e999", "1700000000000", "0x1"])
+@pytest.mark.parametrize("text", ["", "nan", "inf", "1_0", "٣", "1,5", ".", "1e999", "1700000000000", "0x1"])
 def test_what_is_not_a_number_of_seconds_is_refused(text: str) -> None:
     with pytest.raises(InputError):
         Native().time_ns(text)

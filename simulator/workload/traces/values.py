@@ -14,7 +14,7 @@ MAX_TOKENS = 2**31 - 1
 DIGIT_NS: list[int] = [10 ** (9 - digits) for digits in range(10)]
 """Nanoseconds that the last of so many digits of a fraction of a second counts."""
 _BLANKS = " \t"
-_NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
 def shown(text: str) -> str:
