@@ -146,7 +146,7 @@ def _health(summaries: Sequence[Summary]) -> list[Row]:
 
 
 def _kept_up(growth: Growth) -> str | None:
-    return "n/a, all at once" if growth.kept_up is None else "yes" if growth.kept_up else "NO, the queue grew"
+    return "n/a" if growth.kept_up is None else "yes" if growth.kept_up else "NO, the queue grew"
 
 
 def _waiting(growth: Growth) -> str | None:

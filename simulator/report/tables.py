@@ -49,10 +49,12 @@ def title(evaluations: Sequence[Evaluation]) -> str:
     scenario = plan.scenario
     traffic = evaluations[0].result.traffic
     source = scenario.workload.trace or scenario.workload.preset
+    requests = "request" if traffic.requests == 1 else "requests"
     rate = "" if traffic.mean_rate_per_s is None else f", drawn at {traffic.mean_rate_per_s:.3g}/s"
     return (
         f"{plan.model.title}, weights {scenario.deployment.weights}, KV cache {plan.kv_dtype}: "
-        f"{traffic.requests:,} requests of {source}{rate}, on average {traffic.mean_input_tokens:,.0f} input "
+        f"{traffic.requests:,} {requests} of {source}{rate}, "
+        f"on average {traffic.mean_input_tokens:,.0f} input "
         f"and {traffic.mean_output_tokens:,.0f} output tokens, seed {scenario.seed}"
     )
 

@@ -24,6 +24,9 @@ class Clock(Environment):
     not be ``t``, so events are put at the time itself.
     """
 
+    handled: tuple[float, int] = (-1.0, 0)
+    """Time and priority of the boundary handled last: those of lower priority at that time are past, too."""
+
     def call_at(self, time_s: float, priority: EventPriority, callback: Callable[[Event], None]) -> Event:
         """Call ``callback`` at ``time_s``, which must not lie in the past."""
         event = Event(self)

@@ -71,7 +71,10 @@ class MacroReplica(Replica):
             self._leap_to(steps)
 
     def _step_under_way(self) -> int:
-        """The first boundary of the run at or after now: b/2*k**2 + (a - b/2)*k = elapsed, rounded up."""
+        """The first boundary of the run that is still ahead: b/2*k**2 + (a - b/2)*k = elapsed, rounded up.
+
+        One that falls on now is past if another replica's boundary at now, of a later turn, is past.
+        """
         run = self._run
         assert run is not None
         now_s = self._clock.now
@@ -85,12 +88,15 @@ class MacroReplica(Replica):
             steps += 1
         while steps > self._done + 1 and run.boundary_s(steps - 1) >= now_s:
             steps -= 1
+        if (now_s, self._priority) <= self._clock.handled and run.boundary_s(steps) == now_s:
+            steps = min(steps + 1, self._leap)
         return steps
 
     def _boundary(self, event: Event) -> None:
         if event is not self._pending:
             return  # a leap that was cut
         now_s = self._clock.now
+        self._clock.handled = (now_s, self._priority)
         self._pending = None
         if self._run is not None:
             self._end_leap(self._run)

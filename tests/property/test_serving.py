@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from simulator.record import (
     PREEMPTION_COLUMNS,
@@ -19,9 +20,10 @@ from simulator.record import (
 from simulator.serving.clock import Clock
 from simulator.serving.cluster import REPLICA_OF_DETAIL, Cluster
 from simulator.serving.recorder import Recorder
+from simulator.serving.replica import Limits
 from simulator.serving.routers import ROUTERS
 from simulator.streams import Streams
-from tests.strategies import Case, cases, closed_batches
+from tests.strategies import Case, cases, closed_batches, costs
 
 FACTS = [name for name in REQUEST_COLUMNS if not name.endswith("_row")]
 
@@ -62,6 +64,29 @@ def test_macro_equals_step(case: Case) -> None:
         for name in ("steps", "kv_tokens", "chunk_tokens", "completions"):
             assert _step(fast_steps, name).sum() == _step(slow_steps, name).sum(), name
         assert _step(fast_steps, "kv_blocks").max(initial=0) == _step(slow_steps, "kv_blocks").max(initial=0)
+
+
+@st.composite
+def lockstep_cases(draw: st.DrawFn) -> Case:
+    """Replicas whose steps keep ending together, in a closed loop: all requests alike, all at once."""
+    seqs = draw(st.integers(1, 4))
+    output_tokens = draw(st.integers(1, 30))
+    return Case(
+        cost=draw(costs()),
+        limits=Limits(seqs, 64, 4, draw(st.integers(12, 60))),
+        traffic=[(0.0, 1, output_tokens + index % 2) for index in range(draw(st.integers(1, 40)))],
+        router=draw(st.sampled_from(sorted(ROUTERS))),
+        replicas=draw(st.integers(2, 5)),
+        max_concurrency=draw(st.integers(1, 9)),
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(lockstep_cases())
+def test_macro_equals_step_where_replicas_move_in_lockstep(case: Case) -> None:
+    fast, slow = case.run("macro"), case.run("step")
+    for name in FACTS:
+        np.testing.assert_allclose(fast.request(name), slow.request(name), rtol=1e-9, atol=0, err_msg=name)
 
 
 @given(cases())
