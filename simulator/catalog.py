@@ -324,6 +324,8 @@ def _hf_model(path: Path) -> Model:
         config = json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise InputError(f"is not JSON: {error.msg}", file=path, line=error.lineno) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"is not JSON that can be read: {error}", file=path) from None
     if not isinstance(config, dict):
         raise InputError("is not a JSON object", file=path)
     return model_from_hf_config(config, path.parent.resolve().name, str(path))

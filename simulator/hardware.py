@@ -5,7 +5,7 @@ All figures are SI, one direction, dense; ``Sourced`` fields carry their source.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -20,7 +20,8 @@ LinkKind = Literal["nvlink", "c2c", "memory", "pcie", "socket", "network"]
 class WithSources(Spec):
     """A file whose figures name their source by a key of ``sources``."""
 
-    name: str
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    """Also the name of a folder: letters, digits, dot, dash and underscore."""
     title: str
     sources: dict[str, str]
     notes: str | None = None

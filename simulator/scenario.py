@@ -70,7 +70,7 @@ class Scenario(Spec):
     model: str = "llama-3.1-70b"
     deployment: Deployment = Deployment()
     workload: Workload
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     goodput: Goodput | None = None
     detail: Literal["macro", "step"] = "macro"
     scale_load: Literal["total", "gpus"] = "total"

@@ -157,6 +157,7 @@ def model_from_hf_config(config: dict[str, Any], name: str, file: str) -> Model:
     """
     nested = config.get("text_config")
     fields = {**config, **nested} if isinstance(nested, dict) else config
+    _refuse_odd_lists(fields, file)
     _refuse_unmodelled(fields, file)
     hidden, heads = (_count(fields, key, file) for key in ("hidden_size", "num_attention_heads"))
     kv_heads = _count(fields, "num_key_value_heads", file) if fields.get("num_key_value_heads") else heads
@@ -165,7 +166,7 @@ def model_from_hf_config(config: dict[str, Any], name: str, file: str) -> Model:
         raise InputError(reason, file=file, field="num_key_value_heads")
     return Model(
         name=name,
-        title=str((config.get("architectures") or [name])[0]),
+        title=f"{name} ({architectures[0]})" if (architectures := config.get("architectures")) else name,
         layers=_count(fields, "num_hidden_layers", file),
         hidden=hidden,
         heads=heads,
@@ -180,6 +181,13 @@ def model_from_hf_config(config: dict[str, Any], name: str, file: str) -> Model:
     )
 
 
+def _refuse_odd_lists(fields: dict[str, Any], file: str) -> None:
+    for key in ("architectures", "layer_types"):
+        names = fields.get(key) or []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise InputError("is not a list of names", file=file, field=key)
+
+
 def _refuse_unmodelled(fields: dict[str, Any], file: str) -> None:
     for key, what in _REFUSED.items():
         if fields.get(key):
@@ -189,9 +197,8 @@ def _refuse_unmodelled(fields: dict[str, Any], file: str) -> None:
     kinds = set(fields.get("layer_types") or ()) - {"full_attention"}
     if kinds:
         raise _unmodelled("layer_types", ", ".join(sorted(map(str, kinds))), file)
-    window = fields.get("sliding_window")
-    positions = fields.get("max_position_embeddings") or 0
-    if window and fields.get("use_sliding_window", True) and window < positions:
+    windowed = fields.get("sliding_window") and fields.get("use_sliding_window", True)
+    if windowed and _count(fields, "sliding_window", file) < _count(fields, "max_position_embeddings", file):
         raise _unmodelled("sliding_window", "sliding-window attention", file)
 
 

@@ -191,8 +191,20 @@ def _rejected(record: Record) -> dict[str, int]:
 
 
 def _peak_rate(record: Record, row_s: tuple[Floats, ...], kv_s_per_token: tuple[float, ...]) -> float:
-    seconds = np.arange(np.ceil(record.end_s) + 1.0)
-    return float(output_tokens(record, row_s, kv_s_per_token, seconds).max()) if len(seconds) > 1 else 0.0
+    edges_s = _busy_seconds(record, row_s)
+    return float(output_tokens(record, row_s, kv_s_per_token, edges_s).max()) if len(edges_s) > 1 else 0.0
+
+
+def _busy_seconds(record: Record, row_s: tuple[Floats, ...]) -> Floats:
+    """Edges of the whole seconds in which some replica steps: a long idle run costs nothing."""
+    found = []
+    for steps, seconds in zip(record.steps, row_s, strict=True):
+        start_s = column(steps, STEP_COLUMNS, "start_s")
+        first, last = np.floor(start_s), np.ceil(start_s + seconds)
+        count = (last - first).astype(np.int64) + 1
+        ahead = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        found.append(np.unique(np.repeat(first, count) + ahead))
+    return np.unique(np.concatenate(found)) if found else np.empty(0)
 
 
 def _usd_per_million(output_rate: float, hardware: Hardware) -> float | None:

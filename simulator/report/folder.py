@@ -40,8 +40,8 @@ def result_folder(path: Path, *, force: bool) -> Iterator[Path]:
 def _refuse(path: Path, target: Path, force: bool) -> None:
     if not target.exists():
         return
-    if not target.is_dir():
-        raise InputError("is a file", file=path, field=OPTION, remedy="name a folder")
+    if target.is_symlink() or not target.is_dir():
+        raise InputError("is no folder", file=path, field=OPTION, remedy="name a folder")
     entries = sorted(target.iterdir())
     others = [entry.name for entry in entries if not _is_ours(entry)]
     if others:
@@ -61,8 +61,17 @@ def _refuse(path: Path, target: Path, force: bool) -> None:
 
 
 def _is_ours(entry: Path) -> bool:
-    """Part of a result: one of its files, or the folder of one of its systems."""
-    return entry.name in (RESULT, REQUESTS, REPORT, PLOTS) or (entry / RESULT).is_file()
+    """Part of a result: a file that llmsim writes, or a folder that holds nothing else."""
+    if entry.name == RESULT:
+        return '"llmsim"' in entry.read_text(encoding="utf-8", errors="replace")
+    if entry.name in (REQUESTS, REPORT):
+        return (entry.parent / RESULT).is_file()
+    if not entry.is_dir() or entry.is_symlink():
+        return False
+    inside = list(entry.iterdir())
+    if entry.name == PLOTS:
+        return all(one.suffix in (".png", ".svg") for one in inside)
+    return (entry / RESULT).is_file() and all(one.name in (RESULT, REQUESTS) for one in inside)
 
 
 def _replace(partial: Path, target: Path) -> None:

@@ -16,10 +16,10 @@ from simulator.report.sentences import differences
 def table(evaluations: Sequence[Evaluation]) -> Table:
     """One column per system, rows in groups, the best value of a row marked with a star."""
     rows = comparison(evaluations)
-    found = Table(title=title(evaluations), title_justify="left", pad_edge=False)
+    found = Table(title=Text(title(evaluations)), title_justify="left", pad_edge=False)
     found.add_column("")
     for evaluation in evaluations:
-        found.add_column(evaluation.name, justify="right", no_wrap=True)
+        found.add_column(Text(evaluation.name), justify="right", no_wrap=True)
     group = ""
     for row in rows:
         if row.group != group:

@@ -16,6 +16,9 @@ from simulator.workload.lengths import Lengths, RandomRange
 from simulator.workload.spec import Preset, Workload
 from simulator.workload.traces import read_trace
 
+LONGEST_S = 1e9
+"""Thirty years: a float of seconds tells a tenth of a microsecond up to there."""
+
 Blocks = Callable[[], Iterator[tuple[Floats, Ints]]]
 """Starts a stream of (times in seconds, tokens of shape (requests, 2))."""
 
@@ -55,6 +58,12 @@ class Traffic:
             yield from zip(times_s.tolist(), tokens[:, 0].tolist(), tokens[:, 1].tolist(), strict=True)
 
     def _count(self, times_s: Floats, tokens: Ints) -> None:
+        if not float(times_s[-1]) <= LONGEST_S:
+            raise InputError(
+                f"an arrival at {float(times_s[-1]):.3g} s: the clock is exact up to {LONGEST_S:.0e} s",
+                field="workload",
+                remedy="use a higher request_rate or a smaller time_scale",
+            )
         if self._requests == 0:
             self._first_s = float(times_s[0])
         self._last_s = float(times_s[-1])

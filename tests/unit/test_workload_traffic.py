@@ -218,3 +218,8 @@ def test_sums_of_tokens_beyond_32_bits_are_kept() -> None:
     source = made_up(num_prompts=50_000, random_input_len=2_000_000_000)
     list(source)
     assert source.summary().mean_input_tokens == 2_000_000_000
+
+
+def test_an_arrival_beyond_the_precision_of_the_clock_is_refused() -> None:
+    with pytest.raises(InputError, match="the clock is exact up to"):
+        list(made_up(time_scale=1e30))
