@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_serializer, field_validator, model_validator
@@ -63,6 +64,15 @@ class Goodput(Spec):
         return None if limit_s is None else f"{limit_s!r} s"
 
 
+def _truth_values(data: Any, path: str) -> Iterator[str]:
+    """Dotted paths of true and false in plain data."""
+    if isinstance(data, bool):
+        yield path
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            yield from _truth_values(value, f"{path}.{key}" if path else str(key))
+
+
 class Scenario(Spec):
     """Everything that a run depends on; ``topology`` may name several systems to compare."""
 
@@ -74,6 +84,15 @@ class Scenario(Spec):
     goodput: Goodput | None = None
     detail: Literal["macro", "step"] = "macro"
     scale_load: Literal["total", "gpus"] = "total"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_truth_value_is_no_number(cls, data: Any) -> Any:
+        """Python counts True as 1; a scenario that says ``true`` does not mean one, and has no use for it."""
+        found = next(_truth_values(data, ""), None)
+        if found is not None:
+            raise ValueError(f"{found} is a truth value, which nothing in a scenario is")
+        return data
 
     @model_validator(mode="before")
     @classmethod

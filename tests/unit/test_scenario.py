@@ -73,3 +73,8 @@ def test_a_scenario_on_one_of_its_systems_differs_in_nothing_else() -> None:
 def test_a_value_that_means_nothing_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         Scenario.model_validate({"topology": "a"} | wrong)
+
+
+def test_a_truth_value_is_no_number() -> None:
+    with pytest.raises(ValidationError, match=r"workload\.num_prompts is a truth value"):
+        Scenario.model_validate({"topology": "x", "workload": {"num_prompts": True}})
