@@ -242,7 +242,7 @@ def _plain(
         return [_plain(document, scalar, child, (*where, i), seen) for i, child in enumerate(node.value)]
     try:
         return scalar(node)
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise document.error(f"cannot be read: {error}", where) from None
 
 

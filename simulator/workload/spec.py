@@ -12,6 +12,7 @@ from simulator.workload.arrivals import AllAtOnce, Arrivals
 from simulator.workload.lengths import Lengths
 
 Count = Annotated[int, Field(ge=1)]
+Tokens = Annotated[int, Field(ge=1, lt=2**31)]
 Positive = Annotated[float, Field(gt=0)]
 
 
@@ -50,8 +51,8 @@ class Workload(Spec):
     arrival: Literal["poisson", "constant"] | None = None
     max_concurrency: Count | None = None
     time_scale: Positive = 1.0
-    random_input_len: Count | None = None
-    random_output_len: Count | None = None
+    random_input_len: Tokens | None = None
+    random_output_len: Tokens | None = None
     random_range_ratio: Annotated[float, Field(ge=0, lt=1)] | None = None
 
     @model_validator(mode="after")

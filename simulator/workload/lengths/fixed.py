@@ -10,7 +10,7 @@ from pydantic import Field
 from simulator.spec import Spec
 from simulator.workload.arrays import Ints
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class Fixed(Spec):

@@ -12,7 +12,7 @@ from simulator.spec import Spec
 from simulator.workload.arrays import Ints
 
 Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class Component(Spec):

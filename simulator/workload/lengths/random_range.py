@@ -11,7 +11,7 @@ from pydantic import Field
 from simulator.spec import Spec
 from simulator.workload.arrays import Ints
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 def _bounds(tokens: int, ratio: float) -> tuple[int, int]:
