@@ -41,6 +41,5 @@ class PhysicsError(Exception):
 
 def nearest(name: str, known: list[str]) -> str:
     """A remedy that lists the known names most like ``name``."""
-
     close = get_close_matches(name, known, n=3, cutoff=0.4) or sorted(known)
     return "did you mean " + ", ".join(close[:8]) + "?"

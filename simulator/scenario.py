@@ -10,13 +10,12 @@ from pydantic import Field, field_serializer, field_validator, model_validator
 from simulator.errors import nearest
 from simulator.hardware import Algorithm, Dtype, KvDtype
 from simulator.serving.routers import ROUTERS
-from simulator.spec import Seconds, Spec
+from simulator.spec import Count, Seconds, Spec
 from simulator.workload import Workload
 
 DEFAULT_PRESET = "azure-conv"
 DEFAULT_NUM_PROMPTS = 2000
 
-Count = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(gt=0, le=1)]
 
 

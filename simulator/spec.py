@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from simulator import units
 from simulator.errors import InputError
@@ -36,6 +36,10 @@ Seconds = Annotated[float, _quantity(units.SECONDS)]
 Watts = Annotated[float, _quantity(units.WATTS)]
 Usd = Annotated[float, _quantity(units.USD)]
 UsdPerHour = Annotated[float, _quantity(units.USD_PER_HOUR)]
+
+Count = Annotated[int, Field(ge=1)]
+Tokens = Annotated[int, Field(ge=1, lt=2**31)]
+"""A length; traces and draws keep it in 32 bits."""
 
 Status = Literal["datasheet", "measured", "fitted", "assumed"]
 

@@ -117,3 +117,21 @@ def model(**changes: Any) -> Model:
 def no_network(nbytes: float) -> tuple[float, float]:
     """An all-reduce that costs nothing."""
     return 0.0, 0.0
+
+
+LLAMA_8B: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "tie_word_embeddings": False,
+    "attention_bias": False,
+    "torch_dtype": "bfloat16",
+    "rope_scaling": {"factor": 8.0, "rope_type": "llama3"},
+}
+"""The config.json of Llama 3.1 8B, as far as it is read."""

@@ -7,9 +7,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from simulator.hardware import WithSources
-from simulator.spec import Bytes, Seconds, Sourced, Spec
-
-Count = Annotated[int, Field(ge=1)]
+from simulator.spec import Bytes, Count, Seconds, Sourced, Spec
 
 
 class EngineMemory(Spec):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from simulator.cost.layers import KV_BYTES, WEIGHT_BYTES, DenseLayer, Gemm
 from simulator.errors import InputError
 from simulator.hardware import Dtype, KvDtype
-from simulator.spec import Spec
-
-Count = Annotated[int, Field(ge=1)]
+from simulator.spec import Count, Spec
 
 
 class Model(Spec):

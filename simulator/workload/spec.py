@@ -7,12 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from simulator.hardware import WithSources
-from simulator.spec import PerS, Sourced, Spec
+from simulator.spec import Count, PerS, Sourced, Spec, Tokens
 from simulator.workload.arrivals import AllAtOnce, Arrivals
 from simulator.workload.lengths import Lengths
 
-Count = Annotated[int, Field(ge=1)]
-Tokens = Annotated[int, Field(ge=1, lt=2**31)]
 Positive = Annotated[float, Field(gt=0)]
 
 

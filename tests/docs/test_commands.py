@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulator.cli import main
+from tests.cost_examples import LLAMA_8B
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -40,21 +41,9 @@ def _write_user_files(folder: Path) -> None:
     """The trace, model and system that the pages call the user's own."""
     (folder / "my-trace.csv").write_text("arrival_s,input_tokens,output_tokens\n0.0,100,10\n0.5,2000,50\n")
     (folder / "my-box.yaml").write_text((ROOT / "topologies" / "hgx-h200-8.yaml").read_text())
-    config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "hidden_size": 4096,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 32,
-        "num_key_value_heads": 8,
-        "intermediate_size": 14336,
-        "vocab_size": 128256,
-        "max_position_embeddings": 131072,
-        "tie_word_embeddings": False,
-    }
     for path in (folder / "my-model" / "config.json", folder / "path" / "to" / "config.json"):
         path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(config))
+        path.write_text(json.dumps(LLAMA_8B))
 
 
 @pytest.mark.parametrize(("page", "command"), _commands())

@@ -12,23 +12,7 @@ from pydantic import ValidationError
 from simulator.catalog import Catalog
 from simulator.cost.model import Model, model_from_hf_config
 from simulator.errors import InputError
-from tests.cost_examples import model
-
-LLAMA_8B: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-    "tie_word_embeddings": False,
-    "attention_bias": False,
-    "torch_dtype": "bfloat16",
-    "rope_scaling": {"factor": 8.0, "rope_type": "llama3"},
-}
+from tests.cost_examples import LLAMA_8B, model
 
 
 def read(**changes: Any) -> Model:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from simulator.spec import Bytes, Sourced, Spec
+from simulator.spec import Bytes, Count, Sourced, Spec
 from simulator.topology.builder import CPU, GPU, MEMORY, NIC, NVSWITCH, PCIE_SWITCH, GraphBuilder
-
-Count = Annotated[int, Field(ge=1)]
 
 
 class NvswitchBox(Spec):

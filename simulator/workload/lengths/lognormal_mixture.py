@@ -8,11 +8,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from simulator.spec import Spec
+from simulator.spec import Spec, Tokens
 from simulator.workload.arrays import Ints
 
 Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 class Component(Spec):
@@ -30,8 +29,8 @@ class LognormalMixture(Spec):
 
     kind: Literal["lognormal-mixture"] = "lognormal-mixture"
     components: Annotated[tuple[Component, ...], Field(min_length=1)]
-    max_input_tokens: Count
-    max_output_tokens: Count
+    max_input_tokens: Tokens
+    max_output_tokens: Tokens
 
     @model_validator(mode="after")
     def _weights_are_shares(self) -> LognormalMixture:

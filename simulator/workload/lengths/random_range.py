@@ -8,10 +8,8 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from simulator.spec import Spec
+from simulator.spec import Spec, Tokens
 from simulator.workload.arrays import Ints
-
-Count = Annotated[int, Field(ge=1, lt=2**31)]
 
 
 def _bounds(tokens: int, ratio: float) -> tuple[int, int]:
@@ -22,8 +20,8 @@ class RandomRange(Spec):
     """Whole numbers from floor(n*(1 - r)), at least 1, to ceil(n*(1 + r)), both included."""
 
     kind: Literal["random-range"] = "random-range"
-    input_tokens: Count
-    output_tokens: Count
+    input_tokens: Tokens
+    output_tokens: Tokens
     range_ratio: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     def draw(self, rng: np.random.Generator, count: int) -> Ints:
