@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from simpy import Event
 
+from simulator.clock import ARRIVAL_PRIORITY, Clock
 from simulator.record import Record, Status
-from simulator.serving.clock import ARRIVAL_PRIORITY, Clock
 from simulator.serving.macro import MacroReplica
 from simulator.serving.recorder import Recorder
 from simulator.serving.replica import Limits, Replica, StepSeconds

@@ -12,7 +12,7 @@ from math import ceil, sqrt
 
 from simpy import Event
 
-from simulator.serving.clock import Clock
+from simulator.clock import Clock
 from simulator.serving.decode_batch import DecodeBatch
 from simulator.serving.recorder import Recorder
 from simulator.serving.replica import Anchor, Limits, Replica, StepSeconds

@@ -17,8 +17,8 @@ from typing import Protocol
 
 from simpy import Event
 
+from simulator.clock import Clock, replica_priority
 from simulator.record import Status
-from simulator.serving.clock import Clock, replica_priority
 from simulator.serving.recorder import Recorder
 from simulator.serving.request import Request
 

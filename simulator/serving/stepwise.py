@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from simpy import Event
 
-from simulator.serving.clock import Clock
+from simulator.clock import Clock
 from simulator.serving.recorder import Recorder
 from simulator.serving.replica import Anchor, Limits, Replica, StepSeconds
 from simulator.serving.request import Request

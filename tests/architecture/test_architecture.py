@@ -16,7 +16,7 @@ LAYERS = (
     ("errors",),
     ("units", "streams"),
     ("spec",),
-    ("hardware", "record"),
+    ("hardware", "record", "clock"),
     ("topology", "cost", "workload", "metrics"),
     ("network",),
     ("serving",),
@@ -29,7 +29,7 @@ LAYERS = (
 LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 
 HOMES = {
-    "simpy": {"network", "serving", "simulation"},
+    "simpy": {"clock", "network", "serving", "simulation"},
     "networkx": {"topology"},
     "yaml": {"catalog"},
     "pydantic": {"spec", "hardware", "topology", "cost", "workload", "scenario", "catalog"},

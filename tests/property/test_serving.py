@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulator.clock import Clock
 from simulator.record import (
     PREEMPTION_COLUMNS,
     REQUEST_COLUMNS,
@@ -17,7 +18,6 @@ from simulator.record import (
     Status,
     column,
 )
-from simulator.serving.clock import Clock
 from simulator.serving.cluster import REPLICA_OF_DETAIL, Cluster
 from simulator.serving.recorder import Recorder
 from simulator.serving.replica import Limits
