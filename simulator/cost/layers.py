@@ -44,6 +44,18 @@ class Gemm:
 
 
 @dataclass(frozen=True)
+class Operators:
+    """Matrix products and elementwise kernels in a row.
+
+    ``launches``: elementwise kernels. ``bytes_per_row``: what they move for one row.
+    """
+
+    gemms: tuple[Gemm, ...]
+    launches: int
+    bytes_per_row: int
+
+
+@dataclass(frozen=True)
 class DenseLayer:
     """Grouped-query attention and a gated MLP (Llama, Mistral, Qwen)."""
 
@@ -97,22 +109,22 @@ class DenseLayer:
             Gemm("down", self.hidden, inner, weights),
         )
 
-    def elementwise_kernels(self, weights: Dtype) -> int:
-        """Launches besides GEMMs and attention: two norms, SwiGLU, rotary embedding with the cache write.
+    def operators(self, weights: Dtype, kv_dtype: KvDtype, tp: int) -> tuple[Operators, ...]:
+        """What runs on one rank up to attention, after it, and in the MLP.
 
-        Under quantised weights norms and SwiGLU also quantise what they hand on, and that launch is in the
-        measured fixed time of the GEMM.
+        Launches besides GEMMs: two norms, rotary embedding with the cache write, SwiGLU. Under quantised
+        weights norms and SwiGLU also quantise what they hand on, and that launch is in the measured fixed
+        time of the GEMM. Bytes: a norm reads and writes the hidden state and the residual, on every rank;
+        rotary embedding reads and writes queries and keys; SwiGLU reads gate and up and writes their product.
         """
-        return 4 if weights == "bf16" else 1
-
-    def elementwise_bytes_per_token(self, kv_dtype: KvDtype, tp: int) -> float:
-        """Bytes moved for one token by norms, rotary embedding, cache write and SwiGLU.
-
-        A norm reads and writes the hidden state and the residual, on every rank; rotary embedding reads
-        and writes queries and keys; SwiGLU reads gate and up and writes their product.
-        """
-        norms = 2 * 4 * self.hidden
+        qkv, o, gate_up, down = self.gemms(weights, tp)
+        launches = 1 if weights == "bf16" else 0
+        norm = ACTIVATION_BYTES * 4 * self.hidden
         rotated = (self.heads_per_rank(tp) + self.kv_heads_per_rank(tp)) * self.head_dim
-        swiglu = 3 * self.intermediate // tp
-        elements = norms + 2 * rotated + swiglu
-        return float(ACTIVATION_BYTES * elements + KV_BYTES[kv_dtype] * self.kv_elements_per_token(tp))
+        cached = KV_BYTES[kv_dtype] * self.kv_elements_per_token(tp)
+        swiglu = ACTIVATION_BYTES * (3 * self.intermediate // tp)
+        return (
+            Operators((qkv,), 1 + launches, norm + ACTIVATION_BYTES * 2 * rotated + cached),
+            Operators((o,), 0, 0),
+            Operators((gate_up, down), 2 * launches, norm + swiglu),
+        )

@@ -7,14 +7,16 @@ so that many decode steps can be summed in closed form. Kernel forms and their e
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simulator.cost.engine import EngineProfile
 from simulator.cost.kernels import TILE, Kernels, check_dtypes
-from simulator.cost.layers import ACTIVATION_BYTES, DenseLayer
+from simulator.cost.layers import ACTIVATION_BYTES, DenseLayer, Operators
 from simulator.cost.model import Model
+from simulator.cost.passage import Collective, Passage, Piece, Work
 from simulator.cost.roofline import Roofline
 from simulator.hardware import Device, Dtype, KernelFamily, KvDtype
 from simulator.record import STEP_CAUSES, STEP_COLUMNS, Floats, column
@@ -24,6 +26,16 @@ AllReduce = Callable[[float], tuple[float, float]]
 
 SAMPLING_BYTES_PER_LOGIT = 10
 """Logits are read in bf16, written in fp32 and read again to pick a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class _BodyPieces:
+    """What a passage holds for a number of tokens, whatever the context and the sequences."""
+
+    qkv: Work
+    rest: tuple[Piece, ...]
+    joined: tuple[Collective, ...]
+    last_norm: Work
 
 
 class StepCost:
@@ -51,6 +63,7 @@ class StepCost:
         self.roofline = Roofline.of(model, weights, kv_dtype, tp, device)
         kernels = Kernels(device, family, kv_dtype, tp)
         groups = model.layer_groups
+        self._layers = sum(count for _, count in groups)
         self._set_linear(model, weights, kernels)
         self._set_attention(groups, kernels, engine.graph_correction.value)
         self._host_s = host_slowdown * engine.host_step.value
@@ -60,37 +73,35 @@ class StepCost:
         self._all_reduce_bytes_per_token = ACTIVATION_BYTES * model.hidden
         self._body: dict[int, float] = {}
         self._head: dict[int, float] = {0: 0.0}
+        self._body_pieces: dict[int, _BodyPieces] = {}
+        self._head_pieces: dict[int, tuple[Work, ...]] = {0: ()}
 
     def _set_linear(self, model: Model, weights: Dtype, kernels: Kernels) -> None:
         """GEMMs and elementwise kernels: layers and last norm by tokens, LM head and sampler by rows."""
-        groups, tp = model.layer_groups, kernels.tp
-        self._gemms = tuple(
-            kernels.gemm(gemm, count) for layer, count in groups for gemm in layer.gemms(weights, tp)
-        )
-        self._lm_head = kernels.gemm(model.lm_head(tp), 1)
-        launch_s = kernels.family.elementwise.fixed.value
-        launches = 1 + sum(count * layer.elementwise_kernels(weights) for layer, count in groups)
-        nbytes = 4 * ACTIVATION_BYTES * model.hidden + sum(
-            count * layer.elementwise_bytes_per_token(kernels.kv_dtype, tp) for layer, count in groups
-        )
-        self._body_fixed_s = launches * launch_s + sum(gemm.count * gemm.fixed_s for gemm in self._gemms)
-        self._activations_s_per_token = kernels.elementwise_s(nbytes) + sum(
-            gemm.count * gemm.quantise_s_per_row for gemm in self._gemms
-        )
-        self._head_fixed_s = self._lm_head.fixed_s + launch_s
-        self._sampling_s_per_row = kernels.elementwise_s(SAMPLING_BYTES_PER_LOGIT * model.vocab)
+        several = [
+            [(operators, count) for operators in layer.operators(weights, kernels.kv_dtype, kernels.tp)]
+            for layer, count in model.layer_groups
+        ]
+        self._qkv, self._o, self._mlp = (kernels.linear(alike) for alike in zip(*several, strict=True))
+        norm_bytes = 4 * ACTIVATION_BYTES * model.hidden
+        self._last_norm = kernels.linear([(Operators((), 1, norm_bytes), 1)])
+        self._body_parts = (self._qkv, self._o, self._mlp, self._last_norm)
+        sampler_bytes = SAMPLING_BYTES_PER_LOGIT * model.vocab
+        self._lm_head = kernels.linear([(Operators((model.lm_head(kernels.tp),), 1, sampler_bytes), 1)])
 
     def _set_attention(
         self, groups: tuple[tuple[DenseLayer, int], ...], kernels: Kernels, correction_s: float
     ) -> None:
         """Attention of all layers; fixed times are less inside a graph by ``correction_s``."""
         family, kv_dtype = kernels.family, kernels.kv_dtype
-        layers = sum(count for _, count in groups)
         decode_s = family.attention_decode[kv_dtype].fixed.value
         prefill_s = family.attention_prefill[kv_dtype].fixed.value
-        self._decode_attention_s = layers * max(0.0, decode_s - correction_s)
-        self._prefill_attention_s = layers * max(0.0, prefill_s - correction_s)
-        self.kv_s_per_token = sum(count * kernels.cached_token_s(layer) for layer, count in groups)
+        self._decode_attention_s = self._layers * max(0.0, decode_s - correction_s)
+        self._prefill_attention_s = self._layers * max(0.0, prefill_s - correction_s)
+        cached = [(kernels.cached_token(layer), count) for layer, count in groups]
+        self.kv_s_per_token = sum(count * token.seconds for token, count in cached)
+        self._kv_compute_s_per_token = sum(count * token.compute_s for token, count in cached)
+        self._kv_hbm_s_per_token = sum(count * token.hbm_s for token, count in cached)
         self._io_s_per_token = sum(count * kernels.attention_io_s(layer) for layer, count in groups)
         full = max(kernels.full_blocks(layer) for layer, _ in groups)
         self._block_s = [0.0] + [
@@ -110,13 +121,69 @@ class StepCost:
             body_s = self._body[tokens] = self._body_s(tokens)
         head_s = self._head.get(sampled)
         if head_s is None:
-            head_s = self._head[sampled] = self._head_s(sampled)
+            head_s = self._head[sampled] = self._lm_head.seconds(sampled)
         seconds = body_s + head_s + self._host_s + self._host_s_per_sequence * (decodes + chunks)
         if decodes:
             seconds += self._decode_attention_s
         if chunks:
             seconds += self._prefill_attention_s
         return seconds
+
+    def passage(
+        self,
+        decodes: int,
+        kv_tokens: float,
+        chunk_tokens: int,
+        chunks: int,
+        completions: int,
+        attention_s: float,
+    ) -> Passage:
+        """The pieces of a step; decoding reads ``kv_tokens`` in all, ``attention_s`` is of all chunks.
+
+        Of several kinds of layer each piece is the mean. The pieces, collectives at the seconds of the
+        all-reduce, sum to ``base_s + kv_s_per_token * kv_tokens + attention_s``.
+        """
+        tokens = decodes + chunk_tokens
+        sampled = decodes + completions
+        body = self._body_pieces.get(tokens)
+        if body is None:
+            body = self._body_pieces[tokens] = self._split_body(tokens)
+        head = self._head_pieces.get(sampled)
+        if head is None:
+            head = self._head_pieces[sampled] = (self._lm_head.work(sampled),)
+        host = Work(self._host_s + self._host_s_per_sequence * (decodes + chunks))
+        attention = self._attention_work(decodes, kv_tokens, chunk_tokens, chunks, attention_s)
+        return Passage(
+            before=(host, *body.joined),
+            layer=(body.qkv, attention, *body.rest),
+            layers=self._layers,
+            after=(body.last_norm, *head),
+        )
+
+    def _split_body(self, tokens: int) -> _BodyPieces:
+        o, mlp = (part.work(tokens, self._layers) for part in (self._o, self._mlp))
+        joined = (Collective(self._all_reduce_bytes_per_token * tokens),) if self._all_reduces else ()
+        return _BodyPieces(
+            qkv=self._qkv.work(tokens, self._layers),
+            rest=(o, *joined, mlp, *joined),
+            joined=joined,
+            last_norm=self._last_norm.work(tokens),
+        )
+
+    def _attention_work(
+        self, decodes: int, kv_tokens: float, chunk_tokens: int, chunks: int, attention_s: float
+    ) -> Work:
+        """Attention of one layer: over the cache and, but for moving queries to outputs, over prompts."""
+        seconds = self.kv_s_per_token * kv_tokens + attention_s
+        if decodes:
+            seconds += self._decode_attention_s
+        if chunks:
+            seconds += self._prefill_attention_s
+        io_s = min(self._io_s_per_token * chunk_tokens, attention_s)
+        compute_s = self._kv_compute_s_per_token * kv_tokens + (attention_s - io_s)
+        hbm_s = self._kv_hbm_s_per_token * kv_tokens + io_s
+        layers = self._layers
+        return Work(seconds / layers, min(compute_s, seconds) / layers, min(hbm_s, seconds) / layers)
 
     def attention_s(self, new_tokens: int, prefix_tokens: int) -> float:
         """Attention of one prompt chunk over itself and its prefix, beyond the fixed time, all layers."""
@@ -148,25 +215,16 @@ class StepCost:
         return seconds
 
     def _body_s(self, tokens: int) -> float:
-        seconds = self._body_fixed_s + self._activations_s_per_token * tokens
-        for gemm in self._gemms:
-            seconds += gemm.rss_s(tokens)
+        seconds = sum(part.seconds(tokens) for part in self._body_parts)
         if self._all_reduces:
             latency_s, bandwidth_s = self._all_reduce(self._all_reduce_bytes_per_token * tokens)
             seconds += self._all_reduces * (latency_s + bandwidth_s)
         return seconds
 
-    def _head_s(self, sampled: int) -> float:
-        return self._head_fixed_s + self._lm_head.rss_s(sampled) + self._sampling_s_per_row * sampled
-
     def _body_causes(self, tokens: Floats) -> Floats:
-        causes: dict[str, Floats] = {name: np.zeros(len(tokens)) for name in STEP_CAUSES}
-        causes["launch"] += self._body_fixed_s
-        causes["activations"] += self._activations_s_per_token * tokens
-        for gemm in self._gemms:
-            compute_s, memory_s = gemm.split_s(tokens)
-            causes["compute"] += compute_s
-            causes["weights"] += memory_s
+        causes = _no_causes(len(tokens))
+        for part in self._body_parts:
+            part.add_causes(causes, tokens)
         if self._all_reduces:
             pairs = [self._all_reduce(self._all_reduce_bytes_per_token * float(n)) for n in tokens]
             both: Floats = self._all_reduces * np.array(pairs, dtype=np.float64).reshape(-1, 2)
@@ -175,14 +233,13 @@ class StepCost:
         return np.column_stack([causes[name] for name in STEP_CAUSES])
 
     def _head_causes(self, sampled: Floats) -> Floats:
-        causes: dict[str, Floats] = {name: np.zeros(len(sampled)) for name in STEP_CAUSES}
-        some = sampled > 0
-        compute_s, memory_s = self._lm_head.split_s(sampled)
-        causes["launch"] += self._head_fixed_s * some
-        causes["activations"] += self._sampling_s_per_row * sampled
-        causes["compute"] += compute_s * some
-        causes["weights"] += memory_s * some
-        return np.column_stack([causes[name] for name in STEP_CAUSES])
+        causes = _no_causes(len(sampled))
+        self._lm_head.add_causes(causes, sampled)
+        return np.column_stack([causes[name] * (sampled > 0) for name in STEP_CAUSES])
+
+
+def _no_causes(rows: int) -> dict[str, Floats]:
+    return {name: np.zeros(rows) for name in STEP_CAUSES}
 
 
 def _by_value(values: Floats, table: Callable[[Floats], Floats]) -> Floats:

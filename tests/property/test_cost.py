@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.cost.model import Model
+from simulator.cost.passage import Passage, Work
 from simulator.cost.step import StepCost
 from simulator.hardware import Dtype, KvDtype
 from simulator.record import STEP_CAUSES, STEP_COLUMNS
@@ -18,6 +19,11 @@ from tests.cost_examples import device, engine, family, model
 
 DTYPES: list[Dtype] = ["bf16", "fp8", "nvfp4"]
 KV_DTYPES: list[KvDtype] = ["bf16", "fp8"]
+
+
+def all_reduce(nbytes: float, rate: float = 1.0) -> tuple[float, float]:
+    """Any affine cost."""
+    return 5e-6 / rate, nbytes / (4e11 * rate)
 
 
 @dataclass(frozen=True)
@@ -33,9 +39,6 @@ class Hardware:
     compute: float = 1.0
 
     def cost(self) -> StepCost:
-        def all_reduce(nbytes: float) -> tuple[float, float]:
-            return 5e-6 / self.rate, nbytes / (4e11 * self.rate)
-
         return StepCost(
             self.model,
             self.weights,
@@ -44,7 +47,7 @@ class Hardware:
             device(self.rate, self.bandwidth, self.compute),
             family(self.rate),
             engine(self.rate),
-            all_reduce,
+            lambda nbytes: all_reduce(nbytes, self.rate),
         )
 
 
@@ -62,6 +65,11 @@ class Step:
         attention_s = cost.attention_s(self.chunk, self.prefix) if self.chunk else 0.0
         base_s = cost.base_s(self.decodes, self.chunk, 1 if self.chunk else 0, self.completions)
         return base_s + cost.kv_s_per_token * self.context + attention_s
+
+    def passage(self, cost: StepCost) -> Passage:
+        attention_s = cost.attention_s(self.chunk, self.prefix) if self.chunk else 0.0
+        chunks = 1 if self.chunk else 0
+        return cost.passage(self.decodes, self.context, self.chunk, chunks, self.completions, attention_s)
 
 
 @st.composite
@@ -179,3 +187,27 @@ def test_a_run_of_decode_steps_is_affine_in_the_context(system: Hardware, decode
     cost = system.cost()
     one, two, three = (Step(decodes, context * decodes * k, 0, 0, 0).seconds(cost) for k in (1, 2, 3))
     assert three - two == pytest.approx(two - one, rel=1e-6)
+
+
+def _whole_s(passage: Passage) -> float:
+    """The pieces, one after another, with the all-reduce of ``Hardware``."""
+    pieces = [*passage.before, *passage.layer * passage.layers, *passage.after]
+    return fsum(
+        piece.seconds if isinstance(piece, Work) else sum(all_reduce(piece.nbytes)) for piece in pieces
+    )
+
+
+@given(hardware(), steps())
+def test_the_pieces_of_a_passage_sum_to_the_seconds_of_the_step(system: Hardware, step: Step) -> None:
+    assert _whole_s(step.passage(system.cost())) == pytest.approx(step.seconds(system.cost()), rel=1e-12)
+
+
+@given(hardware(), steps())
+def test_no_piece_keeps_arithmetic_or_memory_busy_for_longer_than_it_lasts(
+    system: Hardware, step: Step
+) -> None:
+    passage = step.passage(system.cost())
+    for piece in (*passage.before, *passage.layer, *passage.after):
+        if isinstance(piece, Work):
+            assert 0 <= piece.compute_s <= piece.seconds
+            assert 0 <= piece.hbm_s <= piece.seconds
