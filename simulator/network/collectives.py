@@ -8,8 +8,8 @@ where it has none, from the latency of the path and the efficiency of the link.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 
 from simulator.errors import InputError
@@ -112,6 +112,16 @@ ALGORITHMS = (Ring(), OneShot(), TwoShot(), RecursiveDoubling(), InSwitch())
 
 
 @dataclass(frozen=True)
+class Phase:
+    """The rounds of one shape, together: what they put on each link and how long they take alone."""
+
+    loads: Mapping[Edge, float]
+    """Bytes on each direction of each link, per byte of the message."""
+    s_per_byte: float
+    """Seconds per byte of the message, the efficiency of the links included."""
+
+
+@dataclass(frozen=True)
 class AffineCost:
     """``latency_s + s_per_byte * bytes``, up to ``max_bytes`` where there is a limit."""
 
@@ -121,6 +131,8 @@ class AffineCost:
     measured: bool
     """Whether its constants are those of a library on this class of link."""
     max_bytes: float | None = None
+    phases: tuple[Phase, ...] = field(compare=False, default=())
+    """In order; their seconds per byte sum to ``s_per_byte``. Equal costs may be on different links."""
 
     def allows(self, nbytes: float) -> bool:
         """Whether the algorithm takes a message of that size."""
@@ -133,12 +145,16 @@ class AllReduceModel:
 
     costs: tuple[AffineCost, ...]
 
+    def best(self, nbytes: float) -> AffineCost | None:
+        """The fastest algorithm for a message of that size; None for a group of one."""
+        allowed = [cost for cost in self.costs if cost.allows(nbytes)]
+        return min(allowed, key=lambda cost: cost.latency_s + cost.s_per_byte * nbytes, default=None)
+
     def cost(self, nbytes: float) -> tuple[Algorithm | None, float, float]:
         """The algorithm, its seconds of latency and its seconds of bandwidth."""
-        if not self.costs:
+        best = self.best(nbytes)
+        if best is None:
             return None, 0.0, 0.0
-        allowed = [cost for cost in self.costs if cost.allows(nbytes)]
-        best = min(allowed, key=lambda cost: cost.latency_s + cost.s_per_byte * nbytes)
         return best.algorithm, best.latency_s, best.s_per_byte * nbytes
 
 
@@ -179,20 +195,30 @@ def all_reduce_model(
 def affine_cost(topology: Topology, algorithm: Algorithm, size: int, rounds: Iterable[Round]) -> AffineCost:
     """The cost of rounds over ``size`` ranks."""
     rounds = tuple(rounds)
-    slowest = [_slowest_link(topology, one) for one in rounds]
+    loads = [link_loads(topology, one) for one in rounds]
+    slowest = [_slowest_link(topology, load) for load in loads]
     link = topology.link(max(slowest, key=lambda found: found[1])[0])
     constants = link.collectives.get(algorithm)
     if constants is None:
         latency_s = sum(one.times * _latency_s(topology, one) for one in rounds)
-        seconds = sum(
-            one.times * s_per_byte / topology.link(edge).efficiency.value
-            for one, (edge, s_per_byte) in zip(rounds, slowest, strict=True)
-        )
-        return AffineCost(algorithm, latency_s, seconds, measured=False)
-    latency_s = constants.fixed.value + constants.per_peer.value * (size - 1)
-    seconds = sum(one.times * s_per_byte for one, (_, s_per_byte) in zip(rounds, slowest, strict=True))
-    limit = None if constants.max_message is None else constants.max_message.value
-    return AffineCost(algorithm, latency_s, seconds / constants.efficiency.value, True, limit)
+        efficiencies = [topology.link(edge).efficiency.value for edge, _ in slowest]
+        limit = None
+    else:
+        latency_s = constants.fixed.value + constants.per_peer.value * (size - 1)
+        efficiencies = [constants.efficiency.value] * len(rounds)
+        limit = None if constants.max_message is None else constants.max_message.value
+    phases = tuple(
+        Phase({edge: one.times * share for edge, share in load.items()}, one.times * s_per_byte / efficiency)
+        for one, load, (_, s_per_byte), efficiency in zip(rounds, loads, slowest, efficiencies, strict=True)
+    )
+    return AffineCost(
+        algorithm,
+        latency_s,
+        sum(phase.s_per_byte for phase in phases),
+        measured=constants is not None,
+        max_bytes=limit,
+        phases=phases,
+    )
 
 
 def link_loads(topology: Topology, one: Round) -> dict[Edge, float]:
@@ -204,9 +230,8 @@ def link_loads(topology: Topology, one: Round) -> dict[Edge, float]:
     return loads
 
 
-def _slowest_link(topology: Topology, one: Round) -> tuple[Edge, float]:
+def _slowest_link(topology: Topology, loads: Mapping[Edge, float]) -> tuple[Edge, float]:
     """The most loaded link of a round and its seconds per byte of the message, at its full bandwidth."""
-    loads = link_loads(topology, one)
     times = {edge: load / topology.bandwidth_bytes_per_s(edge) for edge, load in loads.items()}
     edge = max(times, key=times.__getitem__)
     return edge, times[edge]

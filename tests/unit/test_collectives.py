@@ -151,3 +151,41 @@ def test_links_whose_every_collective_has_a_largest_message_are_refused() -> Non
     with pytest.raises(InputError, match="every size"):
         all_reduce_model(limited, limited.gpus)
     assert all_reduce_model(limited, limited.gpus, "one-shot").cost(1e7)[0] == "one-shot"
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("system", ["hgx-h200-8", "gb300-nvl72"])
+def test_the_phases_of_an_algorithm_take_its_seconds_and_carry_its_bytes(name: str, system: str) -> None:
+    """Rounds of one shape are one phase, with the bytes of all of them."""
+    fabric = load_topology(system, Catalog())
+    ranks = fabric.gpus[:8]
+    cost = all_reduce_model(fabric, ranks, name).best(1e6)  # type: ignore[arg-type]
+    assert cost is not None
+    assert sum(phase.s_per_byte for phase in cost.phases) == cost.s_per_byte
+    rounds = next(one for one in ALGORITHMS if one.name == name).rounds(fabric, ranks)
+    for phase, one in zip(cost.phases, rounds, strict=True):
+        for edge, share in link_loads(fabric, one).items():
+            assert phase.loads[edge] == one.times * share
+
+
+def test_a_phase_lasts_as_long_as_its_most_loaded_link_at_its_efficiency() -> None:
+    """Without constants, the link's own; with them, those of the algorithm: here half of the link."""
+    half = CollectiveConstants.model_construct(
+        fixed=sourced(0.0), per_peer=sourced(0.0), efficiency=sourced(0.5), max_message=None
+    )
+    for constants, efficiency in ({}, 0.8), ({"ring": half}, 0.5):
+        fabric = switch(4, link("nvlink", "nvlink", BYTES_PER_S, LATENCY_S, 0.8, constants))  # type: ignore[arg-type]
+        cost = all_reduce_model(fabric, fabric.gpus, "ring").best(1.0)
+        assert cost is not None
+        (phase,) = cost.phases
+        assert phase.s_per_byte == pytest.approx(max(phase.loads.values()) / (efficiency * BYTES_PER_S))
+
+
+def test_the_best_algorithm_is_the_one_that_the_cost_is_of() -> None:
+    fabric = load_topology("hgx-h200-8", Catalog())
+    model = all_reduce_model(fabric, fabric.gpus)
+    for nbytes in (1e3, 1e6, 1e7, 1e9):
+        best = model.best(nbytes)
+        assert best is not None
+        assert model.cost(nbytes) == (best.algorithm, best.latency_s, best.s_per_byte * nbytes)
+    assert AllReduceModel(()).best(1e6) is None
