@@ -1,0 +1,277 @@
+"""A step piece by piece, on devices and links that others may use at the same time.
+
+Kernels between two collectives hold the compute and the HBM of every GPU of their group; a collective is a
+wait for its latency and one flow per shape of its rounds. Alone, a step takes what the cost model says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
+from typing import NamedTuple, Protocol
+
+from simpy import Event
+from simpy.events import EventPriority
+
+from simulator.clock import Clock
+from simulator.cost.step import Collective, Passage, Work
+from simulator.network.collectives import AffineCost
+from simulator.network.fluid import Flow, FluidNetwork, Footprint, Parts
+from simulator.topology.graph import Edge
+
+COMPUTE, HBM = "compute", "hbm"
+
+
+class Shape(NamedTuple):
+    """What the seconds of one step depend on."""
+
+    decodes: int
+    kv_tokens: int
+    chunk_tokens: int
+    chunks: int
+    completions: int
+    attention_s: float
+
+
+class Step(NamedTuple):
+    """A step under way, with the times it has when it is alone."""
+
+    shape: Shape
+    start_s: float
+    end_s: float
+
+
+class Pieces(Protocol):
+    """What a step consists of."""
+
+    def passage(
+        self,
+        decodes: int,
+        kv_tokens: int,
+        chunk_tokens: int,
+        chunks: int,
+        completions: int,
+        attention_s: float,
+    ) -> Passage:
+        """The pieces of a step."""
+
+
+class AllReduce(Protocol):
+    """Chooses the algorithm of an all-reduce."""
+
+    def best(self, nbytes: float) -> AffineCost | None:
+        """The fastest at that size; None for a group of one."""
+
+
+class Leg(NamedTuple):
+    """A piece of a step as the network sees it; without parts it is a wait."""
+
+    seconds: float
+    """Alone."""
+    parts: Parts
+    work: float
+    limit: float
+    link: bool
+    """Whether it is on links rather than on devices."""
+
+
+class GroupFootprints:
+    """What the flows of one tensor-parallel group take of devices and links."""
+
+    def __init__(self, network: FluidNetwork, gpus: Sequence[str], all_reduce: AllReduce) -> None:
+        self._network = network
+        self._all_reduce = all_reduce
+        self._compute = network.footprint({(gpu, COMPUTE): 1.0 for gpu in gpus})
+        self._hbm = network.footprint({(gpu, HBM): 1.0 for gpu in gpus})
+        self._phases: dict[int, list[tuple[Footprint, float, float]]] = {}
+        self._collectives: dict[float, tuple[Leg, ...]] = {}
+        self._works: dict[Work, Leg] = {}
+
+    def prepare(self, costs: Sequence[AffineCost]) -> tuple[Footprint, ...]:
+        """Every footprint of the group, for collectives that may be ``costs``."""
+        links = [footprint for cost in costs for footprint, _, _ in self._phases_of(cost)]
+        return (self._compute, self._hbm, *links)
+
+    def work(self, piece: Work) -> Leg:
+        """Kernels that run one after another."""
+        seconds = piece.seconds
+        parts = [
+            (footprint, busy_s / seconds)
+            for footprint, busy_s in ((self._compute, piece.compute_s), (self._hbm, piece.hbm_s))
+            if busy_s > 0.0
+        ]
+        return Leg(seconds, parts, seconds, 1.0, link=False)
+
+    def collective(self, nbytes: float) -> tuple[Leg, ...]:
+        """An all-reduce: its latency, then a flow for each shape of its rounds."""
+        known = self._collectives.get(nbytes)
+        if known is None:
+            cost = self._all_reduce.best(nbytes)
+            known = self._collectives[nbytes] = () if cost is None else tuple(self._legs(cost, nbytes))
+        return known
+
+    def _legs(self, cost: AffineCost, nbytes: float) -> Iterator[Leg]:
+        yield Leg(cost.latency_s, (), 0.0, 0.0, link=True)
+        for footprint, heaviest, s_per_byte in self._phases_of(cost):
+            yield Leg(s_per_byte * nbytes, ((footprint, 1.0),), heaviest * nbytes, float("inf"), link=True)
+
+    def _phases_of(self, cost: AffineCost) -> list[tuple[Footprint, float, float]]:
+        known = self._phases.get(id(cost))
+        if known is None:
+            known = [
+                (*link_footprint(self._network, phase.loads, phase.s_per_byte), phase.s_per_byte)
+                for phase in cost.phases
+                if phase.s_per_byte > 0.0
+            ]
+            self._phases[id(cost)] = known
+        return known
+
+
+def link_footprint(
+    network: FluidNetwork, loads: Mapping[Edge, float], s_per_byte: float
+) -> tuple[Footprint, float]:
+    """The footprint of ``loads`` (bytes on links per byte of message), and the load of the heaviest link.
+
+    A rate is in bytes per second on the heaviest link. Wire time is what the protocol leaves unused, too: it
+    is scaled so that a message alone takes ``s_per_byte`` per byte.
+    """
+    heaviest = max(loads.values())
+    tightest_s = max(load / network.capacity(edge) for edge, load in loads.items())
+    overhead = s_per_byte / tightest_s
+    return network.footprint({edge: overhead * load / heaviest for edge, load in loads.items()}), heaviest
+
+
+class Execution:
+    """Steps of one group of GPUs on the shared network.
+
+    ``closely``: every step piece by piece, not only those that may be disturbed. ``on_disturbed`` is called
+    when somebody else becomes active on its devices or links.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        network: FluidNetwork,
+        pieces: Pieces,
+        footprints: GroupFootprints,
+        all_footprints: Sequence[Footprint],
+        priority: EventPriority,
+        *,
+        closely: bool,
+        on_disturbed: Callable[[], None],
+    ) -> None:
+        self.device_wait_s = 0.0
+        self.link_wait_s = 0.0
+        self.walking = False
+        self._clock = clock
+        self._network = network
+        self._pieces = pieces
+        self._footprints = footprints
+        self._priority = priority
+        self._closely = closely
+        self._party = network.party(all_footprints, on_disturbed)
+        self._legs: Iterator[Leg] = iter(())
+        self._leg: Leg | None = None
+        self._flow: Flow | None = None
+        self._event: Event | None = None
+        self._end_s = 0.0
+        self._on_end: Callable[[float], None] = lambda end_s: None
+
+    def enter(self) -> bool:
+        """A step begins; whether it has to go piece by piece."""
+        self._party.enter()
+        return self._closely or not self._party.alone
+
+    def leave(self) -> None:
+        """No step follows for now."""
+        self._party.leave()
+
+    def walk(self, step: Step, on_end: Callable[[float], None]) -> None:
+        """Go on with a step piece by piece; ``on_end`` is called with the time of its end.
+
+        A step that nobody slows down ends at ``step.end_s``.
+        """
+        self.walking = True
+        self.device_wait_s = self.link_wait_s = 0.0
+        self._end_s = step.end_s
+        self._on_end = on_end
+        self._legs = self._all_legs(self._pieces.passage(*step.shape))
+        self._skip(self._clock.now - step.start_s)
+
+    def abort(self) -> None:
+        """The step is void."""
+        if self._flow is not None:
+            self._network.cancel(self._flow)
+        self._flow = self._event = None
+        self.walking = False
+        self._party.leave()
+
+    def _all_legs(self, passage: Passage) -> Iterator[Leg]:
+        layer = self._legs_of(passage.layer)
+        return chain(
+            self._legs_of(passage.before),
+            chain.from_iterable(repeat(layer, passage.layers)),
+            self._legs_of(passage.after),
+        )
+
+    def _legs_of(self, pieces: Sequence[Work | Collective]) -> list[Leg]:
+        legs: list[Leg] = []
+        for piece in pieces:
+            if isinstance(piece, Collective):
+                legs += self._footprints.collective(piece.nbytes)
+            elif piece.seconds > 0.0:
+                legs.append(self._footprints.work(piece))
+        return legs
+
+    def _skip(self, elapsed_s: float) -> None:
+        """Begin with the leg that is under way after so many seconds."""
+        for leg in self._legs:
+            if elapsed_s < leg.seconds:
+                self._begin(leg, elapsed_s)
+                return
+            elapsed_s -= leg.seconds
+        self._finish()
+
+    def _begin(self, leg: Leg, elapsed_s: float = 0.0) -> None:
+        self._leg = leg
+        if not leg.parts:
+            end_s = self._clock.now + leg.seconds - elapsed_s
+            self._event = self._clock.call_at(end_s, self._priority, self._waited)
+            return
+        left = leg.work * (1.0 - elapsed_s / leg.seconds) if elapsed_s else leg.work
+        self._flow = self._network.start(
+            leg.parts,
+            left,
+            self._flowed,
+            traffic="all-reduce" if leg.link else "kernels",
+            limit=leg.limit,
+            of_party=True,
+        )
+
+    def _waited(self, event: Event) -> None:
+        if event is self._event:
+            self._next()
+
+    def _flowed(self, flow: Flow) -> None:
+        assert self._leg is not None
+        if flow.lost_s:
+            if self._leg.link:
+                self.link_wait_s += flow.lost_s
+            else:
+                self.device_wait_s += flow.lost_s
+        self._flow = None
+        self._next()
+
+    def _next(self) -> None:
+        leg = next(self._legs, None)
+        if leg is None:
+            self._finish()
+        else:
+            self._begin(leg)
+
+    def _finish(self) -> None:
+        self.walking = False
+        self._event = None
+        now_s = self._clock.now
+        slowed = self.device_wait_s or self.link_wait_s
+        self._on_end(now_s if slowed else max(now_s, self._end_s))
