@@ -8,18 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
+from math import ulp
 from typing import NamedTuple, Protocol
 
 from simpy import Event
 from simpy.events import EventPriority
 
 from simulator.clock import Clock
-from simulator.cost.step import Collective, Passage, Work
+from simulator.cost.passage import Collective, Passage, Work
+from simulator.hardware import Algorithm
 from simulator.network.collectives import AffineCost
 from simulator.network.fluid import Flow, FluidNetwork, Footprint, Parts
 from simulator.topology.graph import Edge
 
 COMPUTE, HBM = "compute", "hbm"
+
+SLACK_ULPS = 1024
+"""A walk is this much ahead, so that rounding piece after piece never passes the end of the step as a whole."""
 
 
 class Shape(NamedTuple):
@@ -83,7 +88,7 @@ class GroupFootprints:
         self._all_reduce = all_reduce
         self._compute = network.footprint({(gpu, COMPUTE): 1.0 for gpu in gpus})
         self._hbm = network.footprint({(gpu, HBM): 1.0 for gpu in gpus})
-        self._phases: dict[int, list[tuple[Footprint, float, float]]] = {}
+        self._phases: dict[Algorithm, list[tuple[Footprint, float, float]]] = {}
         self._collectives: dict[float, tuple[Leg, ...]] = {}
         self._works: dict[Work, Leg] = {}
 
@@ -116,14 +121,14 @@ class GroupFootprints:
             yield Leg(s_per_byte * nbytes, ((footprint, 1.0),), heaviest * nbytes, float("inf"), link=True)
 
     def _phases_of(self, cost: AffineCost) -> list[tuple[Footprint, float, float]]:
-        known = self._phases.get(id(cost))
+        known = self._phases.get(cost.algorithm)
         if known is None:
             known = [
                 (*link_footprint(self._network, phase.loads, phase.s_per_byte), phase.s_per_byte)
                 for phase in cost.phases
                 if phase.s_per_byte > 0.0
             ]
-            self._phases[id(cost)] = known
+            self._phases[cost.algorithm] = known
         return known
 
 
@@ -175,6 +180,7 @@ class Execution:
         self._flow: Flow | None = None
         self._event: Event | None = None
         self._end_s = 0.0
+        self._slack_s = 0.0
         self._on_end: Callable[[float], None] = lambda end_s: None
 
     def enter(self) -> bool:
@@ -194,9 +200,10 @@ class Execution:
         self.walking = True
         self.device_wait_s = self.link_wait_s = 0.0
         self._end_s = step.end_s
+        self._slack_s = SLACK_ULPS * ulp(step.end_s)
         self._on_end = on_end
         self._legs = self._all_legs(self._pieces.passage(*step.shape))
-        self._skip(self._clock.now - step.start_s)
+        self._skip(self._clock.now - step.start_s + self._slack_s)
 
     def abort(self) -> None:
         """The step is void."""
@@ -274,4 +281,4 @@ class Execution:
         self._event = None
         now_s = self._clock.now
         slowed = self.device_wait_s or self.link_wait_s
-        self._on_end(now_s if slowed else max(now_s, self._end_s))
+        self._on_end(now_s + self._slack_s if slowed else max(now_s, self._end_s))

@@ -14,6 +14,7 @@ from simpy import Event
 
 from simulator.clock import Clock
 from simulator.serving.decode_batch import DecodeBatch
+from simulator.serving.execution import Shape, Step
 from simulator.serving.recorder import Recorder
 from simulator.serving.replica import Anchor, Limits, Replica, StepSeconds
 from simulator.serving.request import Request
@@ -38,6 +39,7 @@ class MacroReplica(Replica):
         self._reserved = 0  # blocks of the prompts in process
         self._chunks: list[Request] = []  # prompt chunks of the running step
         self._mixed_row: tuple[float, ...] = ()  # the step log's row of the running step with chunks
+        self._mixed_end_s = 0.0  # when that step ends if nobody slows it down
         self._decode_blocks = 0  # blocks that the decoding requests hold in the coming step
         self._run: Anchor | None = None  # the decode steps under way since the last change of the batch
         self._done = 0  # steps of the run that are over
@@ -51,7 +53,7 @@ class MacroReplica(Replica):
     def submit(self, request: Request) -> None:
         self.outstanding += 1
         self.waiting.append(request)
-        if self._pending is None:
+        if self._pending is None and not self._stepping:
             self._wake()
         elif self._run is not None and len(self.waiting) == 1:
             self._cut_leap(request)
@@ -98,14 +100,32 @@ class MacroReplica(Replica):
         now_s = self._clock.now
         self._clock.handled = (now_s, self._priority)
         self._pending = None
+        self._stepping = False
+        waits_s = self._waits_s()
         if self._run is not None:
-            self._end_leap(self._run)
+            self._end_leap(self._run, waits_s)
         elif self._chunks:
-            self._end_mixed_step(now_s)
+            self._end_mixed_step(now_s, waits_s)
+        if any(waits_s):
+            self._run = None
         self._finish_decodes(now_s)
         self._start_step(now_s)
 
-    def _end_leap(self, run: Anchor) -> None:
+    def _step_that_runs(self) -> Step:
+        run = self._run
+        if run is None:
+            _, _, decodes, kv_tokens, tokens, chunks, completions, attention_s, _ = self._mixed_row
+            shape = Shape(int(decodes), int(kv_tokens), int(tokens), int(chunks), int(completions), attention_s)
+            return Step(shape, self._mixed_row[0], self._mixed_end_s)
+        step = self._step_under_way()
+        if step - 1 > self._done:
+            self._leap = step - 1
+            self._end_leap(run, (0.0, 0.0))
+        self._leap = step
+        shape = Shape(run.count, run.kv_tokens(step - 1, step), 0, 0, 0, 0.0)
+        return Step(shape, run.boundary_s(step - 1) if step > 1 else run.start_s, run.boundary_s(step))
+
+    def _end_leap(self, run: Anchor, waits_s: tuple[float, float]) -> None:
         decodes = self._decodes
         first, last = self._done, self._leap
         decodes.clock += last - first
@@ -116,7 +136,7 @@ class MacroReplica(Replica):
         blocks = decodes.blocks_at(decodes.clock)
         self._rows.extend((start_s, last - first, run.count, kv_tokens, 0, 0, 0, 0.0, blocks))
 
-    def _end_mixed_step(self, now_s: float) -> None:
+    def _end_mixed_step(self, now_s: float, waits_s: tuple[float, float]) -> None:
         decodes = self._decodes
         decodes.clock += 1
         self._row += 1
@@ -148,6 +168,8 @@ class MacroReplica(Replica):
             self._start_mixed_step(now_s, chunks)
         elif self._decodes.count:
             self._start_leap(now_s, evicted)
+        else:
+            self._stop()
 
     def _make_room(self, now_s: float) -> bool:
         """Evict the requests admitted last until every decoding request has its next slot."""
@@ -210,7 +232,8 @@ class MacroReplica(Replica):
         self._mixed_row = (now_s, 1, count, context, tokens, len(chunks), completions, attention_s, blocks)
         self._chunks = chunks
         self._run = None
-        self._pending = self._clock.call_at(now_s + seconds, self._priority, self._boundary)
+        self._mixed_end_s = now_s + seconds
+        self._end_at(self._mixed_end_s)
 
     def _start_leap(self, now_s: float, evicted: bool) -> None:
         """Leap as far as the batch stays as it is; after an eviction the queue is looked at again at once."""
@@ -224,4 +247,4 @@ class MacroReplica(Replica):
     def _leap_to(self, steps: int) -> None:
         assert self._run is not None
         self._leap = steps
-        self._pending = self._clock.call_at(self._run.boundary_s(steps), self._priority, self._boundary)
+        self._end_at(self._run.boundary_s(steps))

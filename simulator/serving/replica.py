@@ -19,6 +19,7 @@ from simpy import Event
 
 from simulator.clock import Clock, replica_priority
 from simulator.record import Status
+from simulator.serving.execution import Execution, Step
 from simulator.serving.recorder import Recorder
 from simulator.serving.request import Request
 
@@ -93,6 +94,8 @@ class Replica(ABC):
         self._priority = replica_priority(index)
         self._pending: Event | None = None
         self._admissions = 0
+        self._execution: Execution | None = None
+        self._stepping = False
 
     @property
     @abstractmethod
@@ -106,6 +109,55 @@ class Replica(ABC):
     @abstractmethod
     def _boundary(self, event: Event) -> None:
         """A step has ended, or an idle replica wakes: account for it and start the next one."""
+
+    @abstractmethod
+    def _step_that_runs(self) -> Step:
+        """The step under way; one that leaps over several steps leaps no further than its end."""
+
+    def share(self, execution: Execution) -> None:
+        """From now on its steps run on devices and links that others may use."""
+        self._execution = execution
+
+    def disturbed(self) -> None:
+        """Somebody else has become active on its devices or links."""
+        if self._stepping and not self._walking:
+            self._walk()
+
+    @property
+    def _walking(self) -> bool:
+        return self._execution is not None and self._execution.walking
+
+    def _end_at(self, end_s: float) -> None:
+        """What runs now ends then, unless somebody gets into its way."""
+        execution = self._execution
+        self._stepping = True
+        if execution is None or not execution.enter():
+            self._pending = self._clock.call_at(end_s, self._priority, self._boundary)
+        else:
+            self._walk()
+
+    def _walk(self) -> None:
+        """Run what is left of the step under way piece by piece."""
+        assert self._execution is not None
+        self._pending = None
+        self._execution.walk(self._step_that_runs(), self._walked)
+
+    def _walked(self, end_s: float) -> None:
+        self._pending = self._clock.call_at(end_s, self._priority, self._boundary)
+
+    def _stop(self) -> None:
+        """There is nothing to do for now."""
+        if self._execution is not None:
+            self._execution.leave()
+
+    def _waits_s(self) -> tuple[float, float]:
+        """Seconds that the step that just ended waited for devices and links."""
+        execution = self._execution
+        if execution is None:
+            return 0.0, 0.0
+        waits_s = execution.device_wait_s, execution.link_wait_s
+        execution.device_wait_s = execution.link_wait_s = 0.0
+        return waits_s
 
     def unfinished(self) -> str | None:
         """Who waits for what, or None when nothing is left."""

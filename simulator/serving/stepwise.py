@@ -10,6 +10,7 @@ from collections.abc import Callable
 from simpy import Event
 
 from simulator.clock import Clock
+from simulator.serving.execution import Shape, Step
 from simulator.serving.recorder import Recorder
 from simulator.serving.replica import Anchor, Limits, Replica, StepSeconds
 from simulator.serving.request import Request
@@ -35,6 +36,7 @@ class StepReplica(Replica):
         self._chunks: list[Request] = []
         self._decoding: list[Request] = []  # decode one token in the running step
         self._step_row: tuple[float, ...] = ()  # the step log's row of the running step
+        self._step = Step(Shape(0, 0, 0, 0, 0, 0.0), 0.0, 0.0)  # under way
         self._run: Anchor | None = None
         self._done = 0
 
@@ -45,16 +47,22 @@ class StepReplica(Replica):
     def submit(self, request: Request) -> None:
         self.outstanding += 1
         self.waiting.append(request)
-        if self._pending is None:
+        if self._pending is None and not self._stepping:
             self._wake()
 
     def _boundary(self, event: Event) -> None:
+        if event is not self._pending:
+            return  # somebody got into the step's way
         now_s = self._clock.now
         self._pending = None
+        self._stepping = False
+        waits_s = self._waits_s()
         if self._decoding or self._chunks:
             self._row += 1
             self._rows.extend(self._step_row)
             self._end_step(now_s)
+        if any(waits_s):
+            self._run = None
         self._start_step(now_s)
 
     def _end_step(self, now_s: float) -> None:
@@ -92,6 +100,8 @@ class StepReplica(Replica):
             self._admit_waiting(budget, now_s)
         if self._running:
             self._run_step(now_s)
+        else:
+            self._stop()
 
     def _make_room(self, now_s: float) -> bool:
         """A block for each decoding request that needs one, from the requests admitted last if need be."""
@@ -134,9 +144,11 @@ class StepReplica(Replica):
         count = len(self._decoding)
         context = sum(self._slots[request] + 1 for request in self._decoding)
         blocks = self.kv_blocks_used
+        shape = Shape(count, context, 0, 0, 0, 0.0)
         if self._chunks:
             seconds, tokens, completions, attention_s = self._mixed_s(count, context, self._chunks)
             end_s = now_s + seconds
+            shape = Shape(count, context, tokens, len(self._chunks), completions, attention_s)
             self._step_row = (
                 now_s,
                 1,
@@ -156,4 +168,8 @@ class StepReplica(Replica):
             self._done += 1
             end_s = self._run.boundary_s(self._done)
             self._step_row = (now_s, 1, count, context, 0, 0, 0, 0.0, blocks)
-        self._pending = self._clock.call_at(end_s, self._priority, self._boundary)
+        self._step = Step(shape, now_s, end_s)
+        self._end_at(end_s)
+
+    def _step_that_runs(self) -> Step:
+        return self._step
