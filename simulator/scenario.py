@@ -81,7 +81,7 @@ class Scenario(Spec):
     workload: Workload
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 0
     goodput: Goodput | None = None
-    detail: Literal["macro", "step"] = "macro"
+    detail: Literal["auto", "macro", "step", "layer"] = "auto"
     scale_load: Literal["total", "gpus"] = "total"
 
     @model_validator(mode="before")

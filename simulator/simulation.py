@@ -15,9 +15,10 @@ from simulator.hardware import Device, KvDtype
 from simulator.network.collectives import AllReduceModel, all_reduce_model
 from simulator.record import Record
 from simulator.scenario import Scenario
-from simulator.serving.cluster import serve
+from simulator.serving.cluster import SHARED, serve
 from simulator.serving.replica import Limits
 from simulator.serving.routers import ROUTERS
+from simulator.serving.sharing import Group, Hardware, capacities
 from simulator.streams import Streams
 from simulator.topology.graph import Topology, build_topology
 from simulator.workload import TrafficSummary, traffic
@@ -38,6 +39,10 @@ class Plan:
     kv_dtype: KvDtype
     memory: MemoryBudget
     costs: tuple[StepCost, ...]
+    """One per replica."""
+    groups: tuple[tuple[str, ...], ...]
+    """GPUs of each replica."""
+    all_reduces: tuple[AllReduceModel, ...]
     """One per replica."""
     tensor_parallel_size: int
     limits: Limits
@@ -134,6 +139,8 @@ def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
         kv_dtype=kv_dtype,
         memory=memory,
         costs=costs,
+        groups=tuple(groups),
+        all_reduces=all_reduces,
         tensor_parallel_size=tp,
         limits=Limits(max_num_seqs, max_num_batched_tokens, memory.block_size, memory.num_blocks),
         max_model_len=max_model_len,
@@ -158,6 +165,7 @@ def run(
         detail=scenario.detail,
         max_model_len=plan.max_model_len,
         max_concurrency=workload.max_concurrency,
+        hardware=_hardware(plan) if scenario.detail in SHARED else None,
         on_progress=progress,
     )
     return Result(plan, record, requests.summary(), tuple(requests.warnings))
@@ -166,6 +174,12 @@ def run(
 def simulate(scenario: Scenario, catalog: Catalog, *, progress: Progress | None = None) -> Result:
     """Prepare a scenario and run it."""
     return run(prepare(scenario, catalog), catalog, progress=progress)
+
+
+def _hardware(plan: Plan) -> Hardware:
+    """What the replicas of the plan share."""
+    groups = zip(plan.groups, plan.costs, plan.all_reduces, strict=True)
+    return Hardware(tuple(Group(*group) for group in groups), capacities(plan.topology))
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,17 @@ class _Bundle:
 class Flow:
     """Work in progress at a rate; ``lost_s`` are its seconds beyond those that it takes alone."""
 
-    __slots__ = ("_event", "_left", "_rate", "_since_s", "_solo", "_squeezed_by", "limit", "lost_s", "on_done")
+    __slots__ = (
+        "_event",
+        "_left",
+        "_rate",
+        "_since_s",
+        "_solo",
+        "_squeezed_by",
+        "limit",
+        "lost_s",
+        "on_done",
+    )
 
     def __init__(self, work: float, solo: float, limit: float, on_done: Callable[[Flow], None]) -> None:
         self.limit = limit

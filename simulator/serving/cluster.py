@@ -14,10 +14,19 @@ from simulator.serving.recorder import Recorder
 from simulator.serving.replica import Limits, Replica, StepSeconds
 from simulator.serving.request import Request
 from simulator.serving.routers import Router
+from simulator.serving.sharing import Hardware
 from simulator.serving.stepwise import StepReplica
 from simulator.streams import Streams
 
-REPLICA_OF_DETAIL: dict[str, type[Replica]] = {"macro": MacroReplica, "step": StepReplica}
+REPLICA_OF_DETAIL: dict[str, type[Replica]] = {
+    "auto": MacroReplica,
+    "macro": MacroReplica,
+    "step": StepReplica,
+    "layer": StepReplica,
+}
+"""Levels of detail. Those of ``SHARED`` run on shared devices and links, the others as if each were alone."""
+
+SHARED = ("auto", "layer")
 
 
 class StalledError(Exception):
@@ -137,12 +146,14 @@ def serve(
     detail: str = "macro",
     max_model_len: int,
     max_concurrency: int | None = None,
+    hardware: Hardware | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> Record:
     """Serve the traffic to its end.
 
     ``costs`` has one entry per replica; ``traffic`` yields (seconds, prompt tokens, output tokens) in
-    order of time. Raises StalledError when requests are left that nothing will ever serve.
+    order of time; ``hardware`` is what the replicas share, for the levels of detail that know it. Raises
+    StalledError when requests are left that nothing will ever serve.
     """
     clock = Clock()
     recorder = Recorder(len(costs), on_progress)
@@ -158,6 +169,8 @@ def serve(
         max_concurrency=max_concurrency,
         traffic=traffic,
     )
+    if hardware is not None and detail in SHARED:
+        hardware.share(clock, cluster.replicas, closely=detail == "layer")
     clock.run()
     stalled = [line for replica in cluster.replicas if (line := replica.unfinished())]
     if stalled:

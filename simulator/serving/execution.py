@@ -17,14 +17,14 @@ from simpy.events import EventPriority
 from simulator.clock import Clock
 from simulator.cost.passage import Collective, Passage, Work
 from simulator.hardware import Algorithm
-from simulator.network.collectives import AffineCost
+from simulator.network.collectives import AffineCost, AllReduceModel
 from simulator.network.fluid import Flow, FluidNetwork, Footprint, Parts
 from simulator.topology.graph import Edge
 
 COMPUTE, HBM = "compute", "hbm"
 
 SLACK_ULPS = 1024
-"""A walk is this much ahead, so that rounding piece after piece never passes the end of the step as a whole."""
+"""A walk is this much ahead: rounding piece by piece must not pass the end of the step as a whole."""
 
 
 class Shape(NamedTuple):
@@ -61,13 +61,6 @@ class Pieces(Protocol):
         """The pieces of a step."""
 
 
-class AllReduce(Protocol):
-    """Chooses the algorithm of an all-reduce."""
-
-    def best(self, nbytes: float) -> AffineCost | None:
-        """The fastest at that size; None for a group of one."""
-
-
 class Leg(NamedTuple):
     """A piece of a step as the network sees it; without parts it is a wait."""
 
@@ -83,7 +76,7 @@ class Leg(NamedTuple):
 class GroupFootprints:
     """What the flows of one tensor-parallel group take of devices and links."""
 
-    def __init__(self, network: FluidNetwork, gpus: Sequence[str], all_reduce: AllReduce) -> None:
+    def __init__(self, network: FluidNetwork, gpus: Sequence[str], all_reduce: AllReduceModel) -> None:
         self._network = network
         self._all_reduce = all_reduce
         self._compute = network.footprint({(gpu, COMPUTE): 1.0 for gpu in gpus})

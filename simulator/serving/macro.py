@@ -115,7 +115,9 @@ class MacroReplica(Replica):
         run = self._run
         if run is None:
             _, _, decodes, kv_tokens, tokens, chunks, completions, attention_s, _ = self._mixed_row
-            shape = Shape(int(decodes), int(kv_tokens), int(tokens), int(chunks), int(completions), attention_s)
+            shape = Shape(
+                int(decodes), int(kv_tokens), int(tokens), int(chunks), int(completions), attention_s
+            )
             return Step(shape, self._mixed_row[0], self._mixed_end_s)
         step = self._step_under_way()
         if step - 1 > self._done:

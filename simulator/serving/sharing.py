@@ -6,23 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from simulator.clock import Clock, replica_priority
-from simulator.network.collectives import AffineCost
+from simulator.network.collectives import AllReduceModel
 from simulator.network.fluid import FluidNetwork, Resource
 from simulator.serving.execution import COMPUTE, HBM, Execution, GroupFootprints, Pieces
 from simulator.serving.replica import Replica
 from simulator.topology.graph import Topology
-
-
-@dataclass(frozen=True)
-class AllReduces:
-    """The all-reduces that a group may use."""
-
-    costs: tuple[AffineCost, ...]
-
-    def best(self, nbytes: float) -> AffineCost | None:
-        """The fastest at that size; None for a group of one."""
-        allowed = [cost for cost in self.costs if cost.allows(nbytes)]
-        return min(allowed, key=lambda cost: cost.latency_s + cost.s_per_byte * nbytes, default=None)
 
 
 @dataclass(frozen=True)
@@ -31,7 +19,7 @@ class Group:
 
     gpus: tuple[str, ...]
     pieces: Pieces
-    all_reduces: AllReduces
+    all_reduce: AllReduceModel
 
 
 def capacities(topology: Topology) -> dict[Resource, float]:
@@ -45,28 +33,27 @@ def capacities(topology: Topology) -> dict[Resource, float]:
     return found
 
 
-def share(
-    clock: Clock,
-    replicas: Sequence[Replica],
-    groups: Sequence[Group],
-    given: Mapping[Resource, float],
-    *,
-    closely: bool,
-) -> FluidNetwork:
-    """The network that the replicas run on from now on; ``closely``: every step piece by piece."""
-    network = FluidNetwork(clock, given)
-    for replica, group in zip(replicas, groups, strict=True):
-        footprints = GroupFootprints(network, group.gpus, group.all_reduces)
-        replica.share(
-            Execution(
+@dataclass(frozen=True)
+class Hardware:
+    """What the replicas of a run share: a group for each, and what everything gives per second."""
+
+    groups: tuple[Group, ...]
+    capacities: Mapping[Resource, float]
+
+    def share(self, clock: Clock, replicas: Sequence[Replica], *, closely: bool) -> FluidNetwork:
+        """The network that the replicas run on from now on; ``closely``: every step piece by piece."""
+        network = FluidNetwork(clock, self.capacities)
+        for replica, group in zip(replicas, self.groups, strict=True):
+            footprints = GroupFootprints(network, group.gpus, group.all_reduce)
+            execution = Execution(
                 clock,
                 network,
                 group.pieces,
                 footprints,
-                footprints.prepare(group.all_reduces.costs),
+                footprints.prepare(group.all_reduce.costs),
                 replica_priority(replica.index),
                 closely=closely,
                 on_disturbed=replica.disturbed,
             )
-        )
-    return network
+            replica.share(execution)
+        return network
