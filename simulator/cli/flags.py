@@ -91,7 +91,11 @@ FLAGS = (
         "Limits of a good request in ms: ttft, tpot, e2el; for example ttft:2000 tpot:50.",
         metavar="METRIC:MS ...",
     ),
-    Flag("--detail", ("detail",), "Level of detail: leaps over engine steps, every step, or every layer; auto goes into layers only where and while others share a device or a link."),
+    Flag(
+        "--detail",
+        ("detail",),
+        "Level of detail: leaps over engine steps, every step, or every layer; auto goes into layers only where and while others share a device or a link.",
+    ),
     Flag("--scale-load", ("scale_load",), "Same total load on each system, or same load per GPU."),
 )
 

@@ -66,7 +66,7 @@ def test_a_scenario_on_one_of_its_systems_differs_in_nothing_else() -> None:
         {"goodput": {"ttft": 2}},
         {"goodput": {"ttft": "0 s"}},
         {"topology": []},
-        {"detail": "layer"},
+        {"detail": "layers"},
     ],
     ids=str,
 )
