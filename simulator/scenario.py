@@ -26,6 +26,7 @@ class Deployment(Spec):
     weights: Dtype = "fp8"
     kv_cache_dtype: Literal["auto"] | KvDtype = "auto"
     tensor_parallel_size: Literal["auto"] | Count = "auto"
+    pipeline_parallel_size: Count = 1
     replicas: Literal["auto"] | Count = "auto"
     router: str = "round-robin"
     max_num_seqs: Count | None = None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from simulator.catalog import Catalog
 from simulator.cost.engine import EngineProfile
-from simulator.cost.memory import MemoryBudget, memory_budget, smallest_tp
+from simulator.cost.memory import MemoryBudget, MemoryEstimate
 from simulator.cost.model import Model
+from simulator.cost.stage import WHOLE, Stage, stages
 from simulator.cost.step import StepCost
 from simulator.errors import InputError
 from simulator.hardware import Device, KvDtype
@@ -39,12 +41,15 @@ class Plan:
     kv_dtype: KvDtype
     memory: MemoryBudget
     costs: tuple[StepCost, ...]
-    """One per replica."""
+    """Of the whole model, one per replica; what a step takes where there is one stage."""
+    stages: tuple[tuple[StepCost, ...], ...]
+    """Per replica, of each pipeline stage."""
     groups: tuple[tuple[str, ...], ...]
-    """GPUs of each replica."""
+    """GPUs of each TP group: of every stage of the first replica, of the second, ..."""
     all_reduces: tuple[AllReduceModel, ...]
-    """One per replica."""
+    """One per TP group."""
     tensor_parallel_size: int
+    pipeline_parallel_size: int
     limits: Limits
     max_model_len: int
 
@@ -54,9 +59,14 @@ class Plan:
         return len(self.costs)
 
     @property
+    def gpus_per_replica(self) -> int:
+        """GPUs of one copy of the model."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size
+
+    @property
     def gpus_used(self) -> int:
         """GPUs that serve; the others of the system idle."""
-        return self.replicas * self.tensor_parallel_size
+        return self.replicas * self.gpus_per_replica
 
 
 @dataclass(frozen=True)
@@ -97,28 +107,31 @@ def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
         defaults.max_num_batched_tokens,
     )
     max_model_len = deployment.max_model_len or model.max_position
-    sizing = _Sizing(
+    estimate = MemoryEstimate(
         model=model,
-        scenario=scenario,
+        weights=deployment.weights,
         kv_dtype=kv_dtype,
         device=device,
         engine=engine,
-        gpus=len(topology.gpus),
         max_num_batched_tokens=max_num_batched_tokens,
         block_size=deployment.block_size or engine.defaults.block_size.value,
         gpu_memory_utilization=(
             deployment.gpu_memory_utilization or engine.defaults.gpu_memory_utilization.value
         ),
+        num_gpu_blocks_override=deployment.num_gpu_blocks_override,
     )
-    tp = sizing.tensor_parallel_size(max_model_len)
-    memory = sizing.budget(tp)
-    replicas = _replicas(scenario, len(topology.gpus), tp)
+    gpus = len(topology.gpus)
+    pp = deployment.pipeline_parallel_size
+    tp = _tensor_parallel_size(scenario, estimate, gpus, max_model_len)
+    memory = estimate.budget(tp, pp, gpus)
+    replicas = _replicas(scenario, gpus, tp * pp)
     force = None if deployment.all_reduce == "auto" else deployment.all_reduce
-    groups = [topology.gpus[index * tp : (index + 1) * tp] for index in range(replicas)]
-    all_reduces = tuple(all_reduce_model(topology, group, force) for group in groups)
-    costs = _shared_costs(
-        all_reduces,
-        lambda all_reduce: StepCost(
+    groups = [topology.gpus[first : first + tp] for first in range(0, replicas * pp * tp, tp)]
+    all_reduces = [all_reduce_model(topology, group, force) for group in groups]
+
+    @cache
+    def cost(all_reduce: AllReduceModel, stage: Stage) -> StepCost:
+        return StepCost(
             model,
             deployment.weights,
             kv_dtype,
@@ -128,8 +141,9 @@ def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
             engine,
             _seconds_of(all_reduce),
             topology.system.host_slowdown.value,
-        ),
-    )
+            stage,
+        )
+
     return Plan(
         scenario=scenario,
         topology=topology,
@@ -138,10 +152,15 @@ def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
         engine=engine,
         kv_dtype=kv_dtype,
         memory=memory,
-        costs=costs,
+        costs=tuple(cost(all_reduce, WHOLE) for all_reduce in all_reduces[::pp]),
+        stages=tuple(
+            tuple(cost(all_reduces[replica * pp + stage.index], stage) for stage in stages(pp))
+            for replica in range(replicas)
+        ),
         groups=tuple(groups),
-        all_reduces=all_reduces,
+        all_reduces=tuple(all_reduces),
         tensor_parallel_size=tp,
+        pipeline_parallel_size=pp,
         limits=Limits(max_num_seqs, max_num_batched_tokens, memory.block_size, memory.num_blocks),
         max_model_len=max_model_len,
     )
@@ -152,6 +171,12 @@ def run(
 ) -> Result:
     """Serve the traffic of the plan to its end; ``rate_factor`` multiplies the offered load."""
     scenario = plan.scenario
+    if plan.pipeline_parallel_size > 1:
+        raise InputError(
+            "replicas of several pipeline stages cannot be served yet",
+            field="pipeline_parallel_size",
+            remedy="use --pipeline-parallel-size 1",
+        )
     streams = Streams(scenario.seed)
     workload = scenario.workload
     preset = None if workload.preset is None else catalog.preset(workload.preset)
@@ -182,60 +207,25 @@ def _hardware(plan: Plan) -> Hardware:
     return Hardware(tuple(Group(*group) for group in groups), capacities(plan.topology))
 
 
-@dataclass(frozen=True)
-class _Sizing:
-    """How many GPUs a replica takes, and what is left in them for KV cache."""
-
-    model: Model
-    scenario: Scenario
-    kv_dtype: KvDtype
-    device: Device
-    engine: EngineProfile
-    gpus: int
-    max_num_batched_tokens: int
-    block_size: int
-    gpu_memory_utilization: float
-
-    def budget(self, tp: int) -> MemoryBudget:
-        """Memory of one rank of ``tp``."""
-        return memory_budget(
-            self.model,
-            self.scenario.deployment.weights,
-            self.kv_dtype,
-            tp,
-            self.device,
-            self.engine,
-            gpus=self.gpus,
-            max_num_batched_tokens=self.max_num_batched_tokens,
-            block_size=self.block_size,
-            gpu_memory_utilization=self.gpu_memory_utilization,
-            num_gpu_blocks_override=self.scenario.deployment.num_gpu_blocks_override,
+def _tensor_parallel_size(scenario: Scenario, estimate: MemoryEstimate, gpus: int, max_model_len: int) -> int:
+    """As asked for; auto is the fewest ranks that also hold a request of ``max_model_len``."""
+    asked, pp = scenario.deployment.tensor_parallel_size, scenario.deployment.pipeline_parallel_size
+    estimate.model.check_pipeline_parallel(pp)
+    if pp > gpus:
+        raise InputError(
+            f"{pp} pipeline stages on {scenario.topology}, which has {gpus} GPUs",
+            field="pipeline_parallel_size",
+            remedy=f"use --pipeline-parallel-size {gpus} or less",
         )
-
-    def tensor_parallel_size(self, max_model_len: int) -> int:
-        """As asked for; auto is the fewest ranks that also hold a request of ``max_model_len``."""
-        asked, gpus = self.scenario.deployment.tensor_parallel_size, self.gpus
-        if asked != "auto":
-            if asked > gpus:
-                raise InputError(
-                    f"{asked} ranks on {self.scenario.topology}, which has {gpus} GPUs",
-                    field="tensor_parallel_size",
-                    remedy=f"use --tensor-parallel-size {gpus} or less",
-                )
-            return asked
-        fewest = smallest_tp(
-            self.model,
-            self.scenario.deployment.weights,
-            self.kv_dtype,
-            self.device,
-            self.engine,
-            gpus=gpus,
-            max_num_batched_tokens=self.max_num_batched_tokens,
-            block_size=self.block_size,
-            gpu_memory_utilization=self.gpu_memory_utilization,
+    if asked == "auto":
+        return estimate.smallest_tp(pp, gpus, max_model_len)
+    if asked * pp > gpus:
+        raise InputError(
+            f"{asked * pp} ranks on {scenario.topology}, which has {gpus} GPUs",
+            field="tensor_parallel_size",
+            remedy=f"use --tensor-parallel-size {gpus // pp} or less",
         )
-        larger = [tp for tp in self.model.tensor_parallel_sizes(gpus) if tp >= fewest and tp & (tp - 1) == 0]
-        return next((tp for tp in larger if self.budget(tp).kv_tokens >= max_model_len), fewest)
+    return asked
 
 
 def _batch_limits(
@@ -255,27 +245,18 @@ def _batch_limits(
     return seqs, tokens
 
 
-def _replicas(scenario: Scenario, gpus: int, tp: int) -> int:
+def _replicas(scenario: Scenario, gpus: int, each: int) -> int:
     asked = scenario.deployment.replicas
-    most = gpus // tp
+    most = gpus // each
     if asked == "auto":
         return most
     if asked > most:
         raise InputError(
-            f"{asked} replicas of {tp} GPUs need {asked * tp} of the {gpus} GPUs of {scenario.topology}",
+            f"{asked} replicas of {each} GPUs need {asked * each} of the {gpus} GPUs of {scenario.topology}",
             field="replicas",
             remedy=f"use --replicas {most} or less",
         )
     return asked
-
-
-def _shared_costs(
-    all_reduces: Iterable[AllReduceModel], make: Callable[[AllReduceModel], StepCost]
-) -> tuple[StepCost, ...]:
-    """A cost per replica; replicas whose collectives cost the same share one."""
-    models = list(all_reduces)
-    made = {model: make(model) for model in dict.fromkeys(models)}
-    return tuple(made[model] for model in models)
 
 
 def _seconds_of(all_reduce: AllReduceModel) -> Callable[[float], tuple[float, float]]:

@@ -57,8 +57,9 @@ FLAGS = (
     _deployment("engine", "Engine profile: overheads, memory terms and default limits."),
     _deployment(
         "tensor_parallel_size",
-        "GPUs of one replica; auto is the fewest that hold the model and one request of the longest kind.",
+        "GPUs that share each layer; auto is the fewest that hold the model and one request of the longest.",
     ),
+    _deployment("pipeline_parallel_size", "Stages of a replica, each with a share of the layers."),
     _deployment("replicas", "Replicas; auto fills the system."),
     Flag(
         "--router", ("deployment", "router"), "How requests spread over replicas.", metavar="|".join(ROUTERS)

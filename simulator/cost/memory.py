@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from simulator.cost.engine import EngineProfile
 from simulator.cost.layers import ACTIVATION_BYTES
 from simulator.cost.model import Model
+from simulator.cost.stage import Stage, stages
 from simulator.errors import InputError
 from simulator.hardware import Device, Dtype, KvDtype
 
@@ -18,7 +19,7 @@ LARGEST_TP = 64
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """Memory of one rank, in bytes.
+    """Memory of one rank, in bytes; in a pipeline, of the fullest stage.
 
     The engine claims ``gpu_memory_utilization`` of the capacity; CUDA graphs are captured afterwards, in
     what it left, and take from the KV cache only where that is too small.
@@ -63,8 +64,12 @@ def activation_bytes(model: Model, tp: int, max_num_batched_tokens: int) -> floa
 
 
 @dataclass(frozen=True)
-class _Estimate:
-    """The question that a memory budget answers, but for the number of ranks."""
+class MemoryEstimate:
+    """What a rank of a replica holds, whatever the number of ranks and stages.
+
+    Every stage of a pipeline holds the same number of blocks: as many as the fullest one has room for, or
+    ``num_gpu_blocks_override``.
+    """
 
     model: Model
     weights: Dtype
@@ -74,16 +79,45 @@ class _Estimate:
     max_num_batched_tokens: int
     block_size: int
     gpu_memory_utilization: float
+    num_gpu_blocks_override: int | None = None
 
-    def budget(self, tp: int) -> MemoryBudget:
-        """The budget of one of ``tp`` ranks; ``num_blocks`` is below one where the model does not fit."""
+    def budget(self, tp: int, pp: int, gpus: int) -> MemoryBudget:
+        """Memory of a rank of the fullest of ``pp`` stages of ``tp`` ranks.
+
+        Raises InputError, with the smallest tensor parallelism that fits, where no block is left.
+        """
+        self.model.check_tensor_parallel(tp, gpus)
+        self.model.check_pipeline_parallel(pp)
+        budget = self._fullest(tp, pp)
+        if budget.num_blocks < 1:
+            raise self._refusal(tp, pp, gpus)
+        override = self.num_gpu_blocks_override
+        return budget if override is None else replace(budget, num_blocks=override)
+
+    def smallest_tp(self, pp: int, gpus: int, max_model_len: int = 1) -> int:
+        """Fewest ranks, a power of two, whose ``pp`` stages fit into ``gpus`` and hold a request that long.
+
+        Where none holds the request, the fewest that hold a block. Raises InputError where none does.
+        """
+        sizes = self.model.tensor_parallel_powers(gpus // pp)
+        fitting = [tp for tp in sizes if self._fullest(tp, pp).num_blocks >= 1]
+        if not fitting:
+            raise self._refusal(sizes[-1], pp, gpus)
+        long = (tp for tp in fitting if self.budget(tp, pp, gpus).kv_tokens >= max_model_len)
+        return next(long, fitting[0])
+
+    def _fullest(self, tp: int, pp: int) -> MemoryBudget:
+        """The stage with the fewest blocks, below one where the model does not fit."""
+        return min((self._of_stage(tp, stage) for stage in stages(pp)), key=lambda budget: budget.num_blocks)
+
+    def _of_stage(self, tp: int, stage: Stage) -> MemoryBudget:
         model, terms, capacity = self.model, self.engine.memory, self.device.memory_capacity.value
-        weights = model.weight_bytes(self.weights, tp)
+        weights = model.weight_bytes(self.weights, tp, stage)
         activations = activation_bytes(model, tp, self.max_num_batched_tokens)
-        communication = terms.communication_buffers.value if tp > 1 else 0.0
+        communication = terms.communication_buffers.value if tp * stage.count > 1 else 0.0
         claimed = min(self.gpu_memory_utilization * capacity, capacity - terms.cuda_graphs.value)
         left = claimed - weights - activations - communication - terms.runtime.value
-        per_token = model.kv_bytes_per_token(self.kv_dtype, tp)
+        per_token = model.kv_bytes_per_token(self.kv_dtype, tp, stage)
         return MemoryBudget(
             capacity_bytes=capacity,
             gpu_memory_utilization=self.gpu_memory_utilization,
@@ -97,82 +131,24 @@ class _Estimate:
             num_blocks=int(left // (per_token * self.block_size)),
         )
 
-    def smallest_tp(self, largest: int) -> int | None:
-        """Fewest ranks, a power of two up to ``largest``, with room for a block."""
-        sizes = [tp for tp in self.model.tensor_parallel_sizes(largest) if tp & (tp - 1) == 0]
-        return next((tp for tp in sizes if self.budget(tp).num_blocks >= 1), None)
-
-    def refusal(self, tp: int, gpus: int) -> InputError:
-        """Why ``tp`` ranks do not hold the model, and how many do."""
-        budget = self.budget(tp)
+    def _refusal(self, tp: int, pp: int, gpus: int) -> InputError:
+        """Why ``tp`` ranks do not hold a stage, and how many do."""
+        budget = self._fullest(tp, pp)
         others = budget.activation_bytes + budget.communication_bytes + budget.runtime_bytes
         claimed = budget.gpu_memory_utilization * budget.capacity_bytes
         return InputError(
             f"{self.model.name} needs {budget.weights_bytes / GB:.1f} GB for {self.weights} weights and"
-            f" {others / GB:.1f} GB for activations and the engine on each of {tp} x {self.device.name},"
+            f" {others / GB:.1f} GB for activations and the engine on each of {tp * pp} x {self.device.name},"
             f" but {budget.gpu_memory_utilization:g} of its memory is {claimed / GB:.1f} GB",
             field="tensor_parallel_size",
-            remedy=self._remedy(gpus),
+            remedy=self._remedy(pp, gpus),
         )
 
-    def _remedy(self, gpus: int) -> str:
-        smallest = self.smallest_tp(LARGEST_TP)
+    def _remedy(self, pp: int, gpus: int) -> str:
+        powers = self.model.tensor_parallel_powers(LARGEST_TP)
+        smallest = next((tp for tp in powers if self._fullest(tp, pp).num_blocks >= 1), None)
         if smallest is None:
             return "use smaller --weights"
-        if smallest > gpus:
-            return f"it takes {smallest} GPUs, of {gpus}: use smaller --weights or a larger system"
+        if smallest * pp > gpus:
+            return f"it takes {smallest * pp} GPUs, of {gpus}: use smaller --weights or a larger system"
         return f"use --tensor-parallel-size {smallest} or more"
-
-
-def memory_budget(
-    model: Model,
-    weights: Dtype,
-    kv_dtype: KvDtype,
-    tp: int,
-    device: Device,
-    engine: EngineProfile,
-    *,
-    gpus: int,
-    max_num_batched_tokens: int,
-    block_size: int,
-    gpu_memory_utilization: float,
-    num_gpu_blocks_override: int | None = None,
-) -> MemoryBudget:
-    """Memory of one of ``tp`` ranks; ``num_gpu_blocks_override`` wins over the estimate of blocks.
-
-    Raises InputError, with the smallest tensor parallelism that fits into ``gpus``, where no block is left.
-    """
-    model.check_tensor_parallel(tp, gpus)
-    estimate = _Estimate(
-        model, weights, kv_dtype, device, engine, max_num_batched_tokens, block_size, gpu_memory_utilization
-    )
-    budget = estimate.budget(tp)
-    if budget.num_blocks < 1:
-        raise estimate.refusal(tp, gpus)
-    return budget if num_gpu_blocks_override is None else replace(budget, num_blocks=num_gpu_blocks_override)
-
-
-def smallest_tp(
-    model: Model,
-    weights: Dtype,
-    kv_dtype: KvDtype,
-    device: Device,
-    engine: EngineProfile,
-    *,
-    gpus: int,
-    max_num_batched_tokens: int,
-    block_size: int,
-    gpu_memory_utilization: float,
-) -> int:
-    """Fewest ranks, a power of two up to ``gpus``, that hold the model and a block of KV cache.
-
-    Raises InputError where all ``gpus`` together do not.
-    """
-    estimate = _Estimate(
-        model, weights, kv_dtype, device, engine, max_num_batched_tokens, block_size, gpu_memory_utilization
-    )
-    smallest = estimate.smallest_tp(gpus)
-    if smallest is None:
-        largest = max(tp for tp in model.tensor_parallel_sizes(gpus) if tp & (tp - 1) == 0)
-        raise estimate.refusal(largest, gpus)
-    return smallest

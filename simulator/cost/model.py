@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import model_validator
 
 from simulator.cost.layers import KV_BYTES, WEIGHT_BYTES, DenseLayer, Gemm
+from simulator.cost.stage import WHOLE, Stage
 from simulator.errors import InputError
 from simulator.hardware import Dtype, KvDtype
 from simulator.spec import Count, Spec
@@ -39,15 +40,19 @@ class Model(Spec):
     @property
     def layer_groups(self) -> tuple[tuple[DenseLayer, int], ...]:
         """Kinds of layer and how many there are of each."""
+        return self.groups_of(WHOLE)
+
+    def groups_of(self, stage: Stage) -> tuple[tuple[DenseLayer, int], ...]:
+        """Kinds of layer in a pipeline stage and how many there are of each."""
         layer = DenseLayer(
             self.hidden, self.heads, self.kv_heads, self.head_dim, self.intermediate, self.qkv_bias
         )
-        return ((layer, self.layers),)
+        return ((layer, stage.layers(self.layers)),)
 
     @property
     def embedding_parameters(self) -> int:
         """Embedding and LM head; one matrix where they are tied."""
-        return (1 if self.tied_embeddings else 2) * self.vocab * self.hidden
+        return self._embeddings(WHOLE) * self.vocab * self.hidden
 
     @property
     def parameters(self) -> int:
@@ -57,23 +62,32 @@ class Model(Spec):
         )
         return layers + self.embedding_parameters + self.hidden
 
-    def kv_bytes_per_token(self, kv_dtype: KvDtype, tp: int = 1) -> int:
+    def kv_bytes_per_token(self, kv_dtype: KvDtype, tp: int = 1, stage: Stage = WHOLE) -> int:
         """Bytes that one token takes in the KV cache of one rank."""
-        elements = sum(count * layer.kv_elements_per_token(tp) for layer, count in self.layer_groups)
+        elements = sum(count * layer.kv_elements_per_token(tp) for layer, count in self.groups_of(stage))
         return KV_BYTES[kv_dtype] * elements
 
-    def weight_bytes(self, weights: Dtype, tp: int = 1) -> float:
+    def weight_bytes(self, weights: Dtype, tp: int = 1, stage: Stage = WHOLE) -> float:
         """Bytes of one rank's weights: linear layers in ``weights``, all else in bf16.
 
         Embedding and LM head are split by vocabulary; norms and biases are counted whole on every rank.
         """
+        groups = self.groups_of(stage)
         linear = sum(
-            count * gemm.weight_bytes
-            for layer, count in self.layer_groups
-            for gemm in layer.gemms(weights, tp)
+            count * gemm.weight_bytes for layer, count in groups for gemm in layer.gemms(weights, tp)
         )
-        vectors = self.hidden + sum(count * layer.vector_parameters for layer, count in self.layer_groups)
-        return linear + WEIGHT_BYTES["bf16"] * (self.embedding_parameters / tp + vectors)
+        vectors = sum(count * layer.vector_parameters for layer, count in groups)
+        if stage.last:
+            vectors += self.hidden
+        return linear + WEIGHT_BYTES["bf16"] * (
+            self._embeddings(stage) * self.vocab * self.hidden / tp + vectors
+        )
+
+    def _embeddings(self, stage: Stage) -> int:
+        """Matrices of the vocabulary in a stage; tied ones are held twice if first and last stage differ."""
+        if stage.first and stage.last:
+            return 1 if self.tied_embeddings else 2
+        return int(stage.first or stage.last)
 
     def lm_head(self, tp: int = 1) -> Gemm:
         """The output projection of one rank, in bf16; the vocabulary is padded to a multiple of ``tp``."""
@@ -91,6 +105,19 @@ class Model(Spec):
     def tensor_parallel_sizes(self, largest: int = 64) -> list[int]:
         """Numbers of ranks, up to ``largest``, that share the model evenly."""
         return [tp for tp in range(1, largest + 1) if self.splits_into(tp)]
+
+    def tensor_parallel_powers(self, largest: int) -> list[int]:
+        """Powers of two up to ``largest`` that share the model evenly: what a search tries."""
+        return [tp for tp in self.tensor_parallel_sizes(largest) if tp & (tp - 1) == 0]
+
+    def check_pipeline_parallel(self, pp: int) -> None:
+        """Raises InputError unless every one of ``pp`` stages has a layer."""
+        if pp > self.layers:
+            raise InputError(
+                f"{self.name} has {self.layers} layers, which {pp} pipeline stages cannot share",
+                field="pipeline_parallel_size",
+                remedy=f"use --pipeline-parallel-size {self.layers} or less",
+            )
 
     def check_tensor_parallel(self, tp: int, largest: int = 64) -> None:
         """Raises InputError with the numbers up to ``largest`` that fit, unless ``tp`` ranks can share it."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulator.cost.model import Model
+from simulator.cost.stage import WHOLE, Stage
 from simulator.hardware import Device, Dtype, KvDtype
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """Work and least seconds of a step on one tensor-parallel rank.
+    """Work and least seconds of a step on one tensor-parallel rank of a pipeline stage.
 
     ``context_tokens``: cached tokens read by decoding requests. ``pairs``: query-key pairs of the prompt
     chunks. The LM head is counted for decoding requests only, collectives not at all.
@@ -28,19 +29,28 @@ class Roofline:
     bytes_per_s: float
 
     @classmethod
-    def of(cls, model: Model, weights: Dtype, kv_dtype: KvDtype, tp: int, device: Device) -> Roofline:
+    def of(
+        cls,
+        model: Model,
+        weights: Dtype,
+        kv_dtype: KvDtype,
+        tp: int,
+        device: Device,
+        stage: Stage = WHOLE,
+    ) -> Roofline:
         """The bounds of a model on a device."""
-        gemms = [(gemm, count) for layer, count in model.layer_groups for gemm in layer.gemms(weights, tp)]
+        groups = model.groups_of(stage)
+        gemms = [(gemm, count) for layer, count in groups for gemm in layer.gemms(weights, tp)]
         head = model.lm_head(tp)
         return cls(
             linear_flop_per_token=sum(count * gemm.flop_per_row for gemm, count in gemms),
-            head_flop_per_row=head.flop_per_row,
+            head_flop_per_row=head.flop_per_row if stage.last else 0.0,
             attention_flop_per_pair=sum(
-                4.0 * count * layer.heads_per_rank(tp) * layer.head_dim for layer, count in model.layer_groups
+                4.0 * count * layer.heads_per_rank(tp) * layer.head_dim for layer, count in groups
             ),
             weight_bytes=sum(count * gemm.weight_bytes for gemm, count in gemms),
-            head_bytes=head.weight_bytes,
-            kv_bytes_per_token=model.kv_bytes_per_token(kv_dtype, tp),
+            head_bytes=head.weight_bytes if stage.last else 0.0,
+            kv_bytes_per_token=model.kv_bytes_per_token(kv_dtype, tp, stage),
             linear_flop_per_s=device.peak[weights].value,
             head_flop_per_s=device.peak["bf16"].value,
             attention_flop_per_s=device.peak[kv_dtype].value,

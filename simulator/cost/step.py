@@ -1,4 +1,4 @@
-"""Seconds of one engine step on one tensor-parallel rank.
+"""Seconds of one engine step on one tensor-parallel rank of a pipeline stage.
 
 ``base_s + kv_s_per_token * context + sum of attention_s over the prompt chunks``: affine in the context,
 so that many decode steps can be summed in closed form. Kernel forms and their errors: docs/model.md.
@@ -18,6 +18,7 @@ from simulator.cost.layers import ACTIVATION_BYTES, DenseLayer, Operators
 from simulator.cost.model import Model
 from simulator.cost.passage import Collective, Passage, Piece, Work
 from simulator.cost.roofline import Roofline
+from simulator.cost.stage import WHOLE, Stage
 from simulator.hardware import Device, Dtype, KernelFamily, KvDtype
 from simulator.record import STEP_CAUSES, STEP_COLUMNS, Floats, column
 
@@ -42,7 +43,8 @@ class StepCost:
     """Seconds of the steps of one replica, from shapes, kernel constants and engine overheads.
 
     ``kv_s_per_token``: seconds to read one cached token, over all layers of one rank. ``host_slowdown``: host
-    time of this system's CPU over that of the profile's.
+    time of this system's CPU over that of the profile's. ``stage``: the layers that count, and whether host
+    time and embedding (first) or the last norm, the LM head and the sampler (last) do.
     Every method is pure; results are kept by the number of tokens.
     """
 
@@ -57,20 +59,25 @@ class StepCost:
         engine: EngineProfile,
         all_reduce: AllReduce,
         host_slowdown: float = 1.0,
+        stage: Stage = WHOLE,
     ) -> None:
         model.check_tensor_parallel(tp)
+        model.check_pipeline_parallel(stage.count)
         check_dtypes(weights, kv_dtype, device, family)
-        self.roofline = Roofline.of(model, weights, kv_dtype, tp, device)
+        self.roofline = Roofline.of(model, weights, kv_dtype, tp, device, stage)
         kernels = Kernels(device, family, kv_dtype, tp)
-        groups = model.layer_groups
+        groups = model.groups_of(stage)
+        self._stage = stage
         self._layers = sum(count for _, count in groups)
         self._set_linear(model, weights, kernels)
         self._set_attention(groups, kernels, engine.graph_correction.value)
-        self._host_s = host_slowdown * engine.host_step.value
-        self._host_s_per_sequence = host_slowdown * engine.host_per_sequence.value
+        host = host_slowdown if stage.first else 0.0
+        self._host_s = host * engine.host_step.value
+        self._host_s_per_sequence = host * engine.host_per_sequence.value
         self._all_reduce = all_reduce
         self._all_reduces = 0 if tp == 1 else 1 + sum(count * layer.all_reduces for layer, count in groups)
         self._all_reduce_bytes_per_token = ACTIVATION_BYTES * model.hidden
+        self._send_bytes_per_token = 2 * ACTIVATION_BYTES * model.hidden / tp
         self._body: dict[int, float] = {}
         self._head: dict[int, float] = {0: 0.0}
         self._body_pieces: dict[int, _BodyPieces] = {}
@@ -80,14 +87,15 @@ class StepCost:
         """GEMMs and elementwise kernels: layers and last norm by tokens, LM head and sampler by rows."""
         several = [
             [(operators, count) for operators in layer.operators(weights, kernels.kv_dtype, kernels.tp)]
-            for layer, count in model.layer_groups
+            for layer, count in model.groups_of(self._stage)
         ]
         self._qkv, self._o, self._mlp = (kernels.linear(alike) for alike in zip(*several, strict=True))
-        norm_bytes = 4 * ACTIVATION_BYTES * model.hidden
-        self._last_norm = kernels.linear([(Operators((), 1, norm_bytes), 1)])
+        times = 1 if self._stage.last else 0
+        norm = Operators((), 1, 4 * ACTIVATION_BYTES * model.hidden)
+        self._last_norm = kernels.linear([(norm, times)])
         self._body_parts = (self._qkv, self._o, self._mlp, self._last_norm)
-        sampler_bytes = SAMPLING_BYTES_PER_LOGIT * model.vocab
-        self._lm_head = kernels.linear([(Operators((model.lm_head(kernels.tp),), 1, sampler_bytes), 1)])
+        head = Operators((model.lm_head(kernels.tp),), 1, SAMPLING_BYTES_PER_LOGIT * model.vocab)
+        self._lm_head = kernels.linear([(head, times)])
 
     def _set_attention(
         self, groups: tuple[tuple[DenseLayer, int], ...], kernels: Kernels, correction_s: float
@@ -151,14 +159,12 @@ class StepCost:
         head = self._head_pieces.get(sampled)
         if head is None:
             head = self._head_pieces[sampled] = (self._lm_head.work(sampled),)
-        host = Work(self._host_s + self._host_s_per_sequence * (decodes + chunks))
         attention = self._attention_work(decodes, kv_tokens, chunk_tokens, chunks, attention_s)
-        return Passage(
-            before=(host, *body.joined),
-            layer=(body.qkv, attention, *body.rest),
-            layers=self._layers,
-            after=(body.last_norm, *head),
-        )
+        before: tuple[Piece, ...] = body.joined
+        if self._stage.first:
+            before = (Work(self._host_s + self._host_s_per_sequence * (decodes + chunks)), *before)
+        after = (body.last_norm, *head) if self._stage.last else ()
+        return Passage(before, (body.qkv, attention, *body.rest), self._layers, after)
 
     def _split_body(self, tokens: int) -> _BodyPieces:
         o, mlp = (part.work(tokens, self._layers) for part in (self._o, self._mlp))
@@ -194,10 +200,18 @@ class StepCost:
         pairs = blocks * prefix_blocks + blocks * (blocks + 1) // 2
         return pairs * one_s + self._io_s_per_token * new_tokens
 
+    def send_bytes(self, tokens: int) -> float:
+        """Bytes that one rank hands to the next stage: its share of the hidden states and the residual.
+
+        The ranks of the next stage gather the whole; that is in ``base_s``, as its first all-reduce.
+        """
+        return self._send_bytes_per_token * tokens
+
     def breakdown(self, steps: Floats) -> Floats:
         """Seconds by cause (columns STEP_CAUSES) of each row of a step table (columns STEP_COLUMNS).
 
-        A row sums to ``steps * base_s + kv_s_per_token * kv_tokens + attention_s`` to rounding.
+        A row sums to ``steps * base_s + kv_s_per_token * kv_tokens + attention_s`` to rounding; attention_s
+        is what the attention of this stage's layers took.
         """
         count, decodes, chunks = (
             column(steps, STEP_COLUMNS, name) for name in ("steps", "decodes", "chunks")

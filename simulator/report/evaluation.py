@@ -57,11 +57,14 @@ def _evaluate(result: Result, name: str) -> Evaluation:
     causes = ledger(record, [cost.breakdown for cost in plan.costs])
     kv_s = tuple(cost.kv_s_per_token for cost in plan.costs)
     summary = summarise(record, found, causes, kv_s, _hardware(plan), _slo(plan.scenario.goodput))
-    roofline = plan.costs[0].roofline
+    roofline, stages = plan.costs[0].roofline, plan.pipeline_parallel_size
     limits = bounds.bounds(
         record,
         found,
-        floor_prefill_s=lambda tokens: roofline.floor_step_s(0, 0, tokens, 0.5 * tokens * (tokens + 1)),
+        # chunks of one prompt may be in all stages at once
+        floor_prefill_s=lambda tokens: (
+            roofline.floor_step_s(0, 0, tokens, 0.5 * tokens * (tokens + 1)) / stages
+        ),
         floor_decode_s=lambda context: roofline.floor_step_s(1, context, 0, 0),
         ceilings=_ceilings(plan, record),
         kv_tokens=plan.memory.kv_tokens * plan.replicas,
@@ -88,7 +91,7 @@ def _hardware(plan: Plan) -> Hardware:
 
 
 def _ceilings(plan: Plan, record: Record) -> list[Ceiling]:
-    """Compute, HBM and links of all replicas; work is that of one rank, its peers do theirs meanwhile."""
+    """Compute, HBM and links of all replicas; work is that of one rank of each stage, its peers do theirs."""
     totals = dict.fromkeys(("steps", "decode_steps", "decodes", "kv_tokens", "chunk_tokens"), 0.0)
     for rows in record.steps:
         by_name = {name: column(rows, STEP_COLUMNS, name) for name in STEP_COLUMNS}
@@ -109,12 +112,13 @@ def _ceilings(plan: Plan, record: Record) -> list[Ceiling]:
         + roofline.head_bytes * totals["decode_steps"]
         + roofline.kv_bytes_per_token * (totals["kv_tokens"] + tokens)
     )
+    ranks = plan.replicas * plan.pipeline_parallel_size
     ceilings = [
-        Ceiling("compute", compute_s, float(plan.replicas)),
-        Ceiling("HBM", hbm_bytes, roofline.bytes_per_s * plan.replicas),
+        Ceiling("compute", compute_s, float(ranks)),
+        Ceiling("HBM", hbm_bytes, roofline.bytes_per_s * ranks),
     ]
     if plan.tensor_parallel_size > 1:
-        ceilings.append(Ceiling("links", _all_reduce_bytes(plan) * tokens, _gpu_links(plan) * plan.replicas))
+        ceilings.append(Ceiling("links", _all_reduce_bytes(plan) * tokens, _gpu_links(plan) * ranks))
     return ceilings
 
 
@@ -140,11 +144,7 @@ def _warnings(result: Result, summary: Summary) -> tuple[str, ...]:
     found = list(result.warnings)
     idle = len(plan.topology.gpus) - plan.gpus_used
     if idle:
-        why = (
-            "no replica fits into them"
-            if idle < plan.tensor_parallel_size
-            else "no replica is asked for there"
-        )
+        why = "no replica fits into them" if idle < plan.gpus_per_replica else "no replica is asked for there"
         found.append(f"{idle} of {len(plan.topology.gpus)} GPUs idle: {why}")
     rejected = sum(summary.rejected.values())
     if rejected:

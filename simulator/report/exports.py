@@ -142,6 +142,7 @@ def _llmsim(evaluation: Evaluation) -> dict[str, Any]:
             "gpus_used": plan.gpus_used,
             "replicas": plan.replicas,
             "tensor_parallel_size": plan.tensor_parallel_size,
+            "pipeline_parallel_size": plan.pipeline_parallel_size,
             "kv_cache_dtype": plan.kv_dtype,
             "max_num_seqs": plan.limits.max_num_seqs,
             "max_num_batched_tokens": plan.limits.max_num_batched_tokens,

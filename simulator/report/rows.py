@@ -66,7 +66,8 @@ def comparison(evaluations: Sequence[Evaluation]) -> list[Row]:
 
 def _replicas(evaluation: Evaluation) -> str:
     plan = evaluation.result.plan
-    return f"{plan.replicas} x {plan.tensor_parallel_size}"
+    stages = plan.pipeline_parallel_size
+    return f"{plan.replicas} x {plan.tensor_parallel_size}" + (f", {stages} stages" if stages > 1 else "")
 
 
 def _latency(summaries: Sequence[Summary]) -> list[Row]:

@@ -21,6 +21,7 @@ SAMPLES = {
     "--kv-cache-dtype": "fp8",
     "--engine": "my-engine.yaml",
     "--tensor-parallel-size": "4",
+    "--pipeline-parallel-size": "2",
     "--replicas": "3",
     "--router": "power-of-two",
     "--max-num-seqs": "17",

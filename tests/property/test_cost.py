@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from simulator.cost.model import Model
 from simulator.cost.passage import Passage, Work
+from simulator.cost.stage import WHOLE, Stage, stages
 from simulator.cost.step import StepCost
 from simulator.hardware import Dtype, KvDtype
-from simulator.record import STEP_CAUSES, STEP_COLUMNS
+from simulator.record import STEP_CAUSES, STEP_COLUMNS, Floats
 from tests.cost_examples import device, engine, family, model
 
 DTYPES: list[Dtype] = ["bf16", "fp8", "nvfp4"]
@@ -37,6 +38,7 @@ class Hardware:
     rate: float = 1.0
     bandwidth: float = 1.0
     compute: float = 1.0
+    stage: Stage = WHOLE
 
     def cost(self) -> StepCost:
         return StepCost(
@@ -48,6 +50,7 @@ class Hardware:
             family(self.rate),
             engine(self.rate),
             lambda nbytes: all_reduce(nbytes, self.rate),
+            stage=self.stage,
         )
 
 
@@ -65,6 +68,20 @@ class Step:
         attention_s = cost.attention_s(self.chunk, self.prefix) if self.chunk else 0.0
         base_s = cost.base_s(self.decodes, self.chunk, 1 if self.chunk else 0, self.completions)
         return base_s + cost.kv_s_per_token * self.context + attention_s
+
+    def row(self, cost: StepCost, count: int = 1) -> Floats:
+        """A row of the step log: ``count`` such steps."""
+        chunks = 1 if self.chunk else 0
+        values = {
+            "steps": count,
+            "decodes": self.decodes,
+            "kv_tokens": self.context * count,
+            "chunk_tokens": self.chunk,
+            "chunks": chunks,
+            "completions": self.completions,
+            "attention_s": cost.attention_s(self.chunk, self.prefix) if chunks else 0.0,
+        }
+        return np.array([[values.get(name, 0.0) for name in STEP_COLUMNS]])
 
     def passage(self, cost: StepCost) -> Passage:
         attention_s = cost.attention_s(self.chunk, self.prefix) if self.chunk else 0.0
@@ -89,6 +106,14 @@ def hardware(draw: st.DrawFn) -> Hardware:
     )
     weights = draw(st.sampled_from(DTYPES))
     return Hardware(shapes, weights, draw(st.sampled_from(KV_DTYPES)), tp)
+
+
+@st.composite
+def pipelines(draw: st.DrawFn) -> tuple[Hardware, list[Hardware]]:
+    """A system, and its stages."""
+    whole = draw(hardware())
+    count = draw(st.integers(1, min(8, whole.model.layers)))
+    return whole, [replace(whole, stage=stage) for stage in stages(count)]
 
 
 @st.composite
@@ -132,19 +157,9 @@ def test_causes_sum_to_the_seconds_of_every_row(system: Hardware, rows: list[tup
     table = np.zeros((len(rows), len(STEP_COLUMNS)))
     expected = []
     for row, (step, count) in zip(table, rows, strict=True):
+        row[:] = step.row(cost, count)
         chunks = 1 if step.chunk else 0
         attention_s = cost.attention_s(step.chunk, step.prefix) if chunks else 0.0
-        values = {
-            "steps": count,
-            "decodes": step.decodes,
-            "kv_tokens": step.context * count,
-            "chunk_tokens": step.chunk,
-            "chunks": chunks,
-            "completions": step.completions,
-            "attention_s": attention_s,
-        }
-        for name, value in values.items():
-            row[STEP_COLUMNS.index(name)] = value
         base_s = cost.base_s(step.decodes, step.chunk, chunks, step.completions)
         expected.append(count * base_s + cost.kv_s_per_token * step.context * count + attention_s)
     causes = cost.breakdown(table)
@@ -197,8 +212,15 @@ def _whole_s(passage: Passage) -> float:
     )
 
 
-@given(hardware(), steps())
-def test_the_pieces_of_a_passage_sum_to_the_seconds_of_the_step(system: Hardware, step: Step) -> None:
+@given(pipelines(), steps())
+def test_the_pieces_of_a_passage_sum_to_the_seconds_of_the_step(
+    pipeline: tuple[Hardware, list[Hardware]], step: Step
+) -> None:
+    for system in (pipeline[0], *pipeline[1]):
+        _check_sum(system, step)
+
+
+def _check_sum(system: Hardware, step: Step) -> None:
     assert _whole_s(step.passage(system.cost())) == pytest.approx(step.seconds(system.cost()), rel=1e-12)
 
 
@@ -211,3 +233,54 @@ def test_no_piece_keeps_arithmetic_or_memory_busy_for_longer_than_it_lasts(
         if isinstance(piece, Work):
             assert 0 <= piece.compute_s <= piece.seconds
             assert 0 <= piece.hbm_s <= piece.seconds
+
+
+@given(pipelines(), steps())
+def test_the_stages_of_a_pipeline_take_what_the_whole_takes_and_gather_between_them(
+    pipeline: tuple[Hardware, list[Hardware]], step: Step
+) -> None:
+    system, of_stages = pipeline
+    gather_s = sum(all_reduce((step.decodes + step.chunk) * 2 * system.model.hidden))
+    gathers = len(of_stages) - 1 if system.tp > 1 else 0
+    together_s = fsum(step.seconds(one.cost()) for one in of_stages)
+    assert together_s == pytest.approx(step.seconds(system.cost()) + gathers * gather_s, rel=1e-12)
+
+
+@given(pipelines(), steps())
+def test_the_work_and_the_bytes_of_the_stages_are_those_of_the_whole(
+    pipeline: tuple[Hardware, list[Hardware]], step: Step
+) -> None:
+    system, of_stages = pipeline
+    shape, tp = system.model, system.tp
+    whole, rooflines = system.cost().roofline, [one.cost().roofline for one in of_stages]
+    pairs = float(step.chunk * step.prefix)
+    work = (step.decodes, step.context, step.chunk, pairs)
+    assert fsum(one.compute_s(*work) for one in rooflines) == pytest.approx(whole.compute_s(*work), rel=1e-12)
+    moved = (step.decodes, step.context, step.chunk)
+    assert fsum(one.hbm_bytes(*moved) for one in rooflines) == pytest.approx(
+        whole.hbm_bytes(*moved), rel=1e-12
+    )
+    kv_bytes = [shape.kv_bytes_per_token(system.kv_dtype, tp, one.stage) for one in of_stages]
+    assert sum(kv_bytes) == shape.kv_bytes_per_token(system.kv_dtype, tp)
+    held = fsum(shape.weight_bytes(system.weights, tp, one.stage) for one in of_stages)
+    twice = 2 * shape.vocab * shape.hidden / tp if shape.tied_embeddings and len(of_stages) > 1 else 0.0
+    assert held == pytest.approx(shape.weight_bytes(system.weights, tp) + twice, rel=1e-12)
+
+
+@given(pipelines(), steps())
+def test_every_stage_explains_its_own_seconds(pipeline: tuple[Hardware, list[Hardware]], step: Step) -> None:
+    for system in pipeline[1]:
+        cost = system.cost()
+        (causes,) = cost.breakdown(step.row(cost))
+        assert fsum(causes) == pytest.approx(step.seconds(cost), rel=1e-12)
+
+
+@given(st.integers(1, 200), st.data())
+def test_the_layers_of_the_stages_are_as_even_as_can_be_and_the_last_has_none_too_many(
+    layers: int, data: st.DataObject
+) -> None:
+    count = data.draw(st.integers(1, layers))
+    shares = [stage.layers(layers) for stage in stages(count)]
+    assert sum(shares) == layers
+    assert max(shares) - min(shares) <= 1
+    assert shares[-1] == min(shares) >= 1

@@ -6,16 +6,21 @@ from typing import Any
 
 import pytest
 
-from simulator.cost.memory import MemoryBudget, memory_budget, smallest_tp
+from simulator.cost.memory import MemoryBudget, MemoryEstimate
 from simulator.errors import InputError
+from simulator.hardware import Dtype
 from tests.cost_examples import device, engine, model
 
 LIMITS: dict[str, Any] = {"max_num_batched_tokens": 8192, "block_size": 16, "gpu_memory_utilization": 0.9}
 
 
-def budget(tp: int = 2, memory_gb: float = 100.0, **changes: Any) -> MemoryBudget:
+def estimate(weights: Dtype = "fp8", memory_gb: float = 100.0, **changes: Any) -> MemoryEstimate:
     limits = {**LIMITS, **changes}
-    return memory_budget(model(), "fp8", "bf16", tp, device(memory_gb=memory_gb), engine(), gpus=64, **limits)
+    return MemoryEstimate(model(), weights, "bf16", device(memory_gb=memory_gb), engine(), **limits)
+
+
+def budget(tp: int = 2, pp: int = 1, **changes: Any) -> MemoryBudget:
+    return estimate(**changes).budget(tp, pp, gpus=64)
 
 
 def test_what_is_left_of_the_claimed_memory_becomes_blocks() -> None:
@@ -67,9 +72,7 @@ def test_a_model_that_fits_nowhere_is_told_to_shrink() -> None:
 
 def test_the_smallest_tensor_parallelism_is_the_first_that_fits() -> None:
     def smallest(memory_gb: float, gpus: int = 8) -> int:
-        return smallest_tp(
-            model(), "bf16", "bf16", device(memory_gb=memory_gb), engine(), gpus=gpus, **LIMITS
-        )
+        return estimate("bf16", memory_gb).smallest_tp(1, gpus)
 
     # 141 GB of weights
     assert smallest(200.0) == 1
@@ -77,6 +80,35 @@ def test_the_smallest_tensor_parallelism_is_the_first_that_fits() -> None:
     assert smallest(50.0) == 4
     with pytest.raises(InputError, match="it takes 4 GPUs, of 2"):
         smallest(50.0, gpus=2)
+
+
+def test_the_smallest_tensor_parallelism_holds_the_longest_request_where_any_does() -> None:
+    # 200 GB at 0.9 less 141 GB of weights and 7 GB of the engine's: 31 GB, or 95,000 tokens of 320 KiB
+    assert estimate("bf16", 200.0).smallest_tp(1, 8, max_model_len=90_000) == 1
+    assert estimate("bf16", 200.0).smallest_tp(1, 8, max_model_len=131_072) == 2
+    assert estimate("bf16", 200.0).smallest_tp(1, 8, max_model_len=10**9) == 1
+
+
+def test_stages_halve_weights_and_cache_like_ranks_do() -> None:
+    two_stages, two_ranks = budget(tp=1, pp=2), budget(tp=2)
+    assert two_stages.kv_bytes_per_token == two_ranks.kv_bytes_per_token == 160 * 1024
+    # the first stage: half of the layers with two norms each, and the embedding
+    assert two_stages.weights_bytes == 40 * 855638016 + 2 * (128256 * 8192 + 80 * 8192)
+    assert two_stages.communication_bytes == 1e9
+
+
+def test_the_fullest_stage_decides_the_blocks() -> None:
+    # 80 layers in 3 stages are 27, 27 and 26; the first also embeds
+    found = budget(tp=1, pp=3)
+    assert found.kv_bytes_per_token == 27 * 2 * 8 * 128 * 2
+    assert found.weights_bytes == 27 * 855638016 + 2 * (128256 * 8192 + 54 * 8192)
+    left = 90e9 - found.weights_bytes - found.activation_bytes - 2e9
+    assert found.num_blocks == int(left // (16 * found.kv_bytes_per_token))
+
+
+def test_a_pipeline_that_does_not_fit_is_told_how_many_gpus_it_takes() -> None:
+    with pytest.raises(InputError, match=r"on each of 2 x toy, .*; it takes 4 GPUs, of 2"):
+        estimate("bf16", 50.0).budget(1, 2, gpus=2)
 
 
 def test_default_limits_depend_on_the_memory() -> None:

@@ -33,6 +33,24 @@ def test_replicas_fill_the_system() -> None:
     assert plan(tensor_parallel_size=4, replicas=1).gpus_used == 4
 
 
+def test_the_stages_of_a_replica_are_groups_of_its_gpus() -> None:
+    found = plan(tensor_parallel_size=2, pipeline_parallel_size=2)
+    assert (found.replicas, found.gpus_per_replica, found.gpus_used) == (2, 4, 8)
+    assert [len(stages) for stages in found.stages] == [2, 2]
+    gathered_s = sum(stage.base_s(1, 0, 0, 0) for stage in found.stages[0])
+    assert gathered_s == pytest.approx(found.costs[0].base_s(1, 0, 0, 0), rel=1e-2)
+
+
+def test_the_only_stage_is_the_whole() -> None:
+    found = plan(tensor_parallel_size=4)
+    assert found.stages == tuple((cost,) for cost in found.costs)
+
+
+def test_stages_let_a_model_fit_with_fewer_ranks() -> None:
+    assert plan(weights="bf16").tensor_parallel_size == 2
+    assert plan(weights="bf16", pipeline_parallel_size=2).tensor_parallel_size == 1
+
+
 def test_an_override_of_blocks_wins_over_the_estimate() -> None:
     assert plan(num_gpu_blocks_override=7).limits.num_blocks == 7
 
@@ -45,6 +63,10 @@ def test_an_override_of_blocks_wins_over_the_estimate() -> None:
         ({"max_num_seqs": 64, "max_num_batched_tokens": 32}, "cannot hold 64 sequences"),
         ({"weights": "nvfp4"}, "nvfp4"),
         ({"tensor_parallel_size": 3}, "3"),
+        ({"pipeline_parallel_size": 81}, "80 layers, which 81 pipeline stages"),
+        ({"pipeline_parallel_size": 16}, "16 pipeline stages on hgx-h200-8, which has 8 GPUs"),
+        ({"pipeline_parallel_size": 4, "tensor_parallel_size": 4}, "16 ranks on hgx-h200-8"),
+        ({"pipeline_parallel_size": 2, "replicas": 5}, "5 replicas of 2 GPUs need 10"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_remedy(deployment: dict[str, Any], said: str) -> None:
