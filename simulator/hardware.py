@@ -80,6 +80,25 @@ class Device(WithSources):
     rental: Sourced[UsdPerHourRange] | None = None
 
 
+def slowed(device: Device, factor: float) -> Device:
+    """The device with arithmetic and memory at ``factor`` of their rates, above zero and at most one.
+
+    What takes fixed time (launches) does not slow down. A tensor-parallel group is as slow as its slowest
+    rank: its ranks wait for each other in every all-reduce.
+    """
+    return device.model_copy(
+        update={
+            "memory_bandwidth": _scaled(device.memory_bandwidth, factor),
+            "peak": {dtype: _scaled(peak, factor) for dtype, peak in device.peak.items()},
+            "exp_rate": _scaled(device.exp_rate, factor),
+        }
+    )
+
+
+def _scaled(figure: Sourced[float], factor: float) -> Sourced[float]:
+    return figure.model_copy(update={"value": factor * figure.value})
+
+
 class GemmConstants(Spec):
     """``t0 + tk*sqrt(K/1024) + sqrt(compute**2 + memory**2)``."""
 

@@ -11,7 +11,7 @@ from simulator.cost.kernels import Kernels
 from simulator.cost.layers import DenseLayer, Gemm
 from simulator.cost.step import StepCost
 from simulator.errors import InputError
-from simulator.hardware import Dtype, KvDtype
+from simulator.hardware import Dtype, KvDtype, slowed
 from simulator.record import STEP_CAUSES, STEP_COLUMNS
 from tests.cost_examples import device, engine, family, model, no_network
 
@@ -130,6 +130,20 @@ def test_doubling_the_bandwidth_halves_the_part_of_decode_that_is_memory() -> No
 
     # one row: arithmetic is below a hundredth of the memory time
     assert memory_s(1.0) / memory_s(2.0) == pytest.approx(2.0, rel=1e-3)
+
+
+def test_a_slowed_device_takes_longer_by_its_factor_but_for_fixed_times() -> None:
+    def on(factor: float) -> StepCost:
+        return StepCost(model(), "bf16", "bf16", 1, slowed(device(), factor), family(), engine(), no_network)
+
+    steps = np.zeros((1, len(STEP_COLUMNS)))
+    for name, value in {"steps": 1, "decodes": 8, "kv_tokens": 1000}.items():
+        steps[0, STEP_COLUMNS.index(name)] = value
+    whole, half = (on(factor).breakdown(steps)[0] for factor in (1.0, 0.5))
+    fixed = [cause in ("host", "launch") for cause in STEP_CAUSES]
+    assert half == pytest.approx(np.where(fixed, whole, 2.0 * whole), rel=1e-12)
+    assert on(0.5).attention_s(512, 0) == pytest.approx(2 * on(1.0).attention_s(512, 0))
+    assert on(1.0).base_s(8, 0, 0, 0) == cost("bf16").base_s(8, 0, 0, 0)
 
 
 def test_weights_that_the_device_cannot_multiply_are_refused() -> None:

@@ -46,6 +46,12 @@ def test_the_only_stage_is_the_whole() -> None:
     assert found.stages == tuple((cost,) for cost in found.costs)
 
 
+def test_stages_are_not_served_yet() -> None:
+    fields = {"topology": "hgx-h200-8", "deployment": {"pipeline_parallel_size": 2}}
+    with pytest.raises(InputError, match="cannot be served yet; use --pipeline-parallel-size 1"):
+        simulate(Scenario.model_validate(fields), Catalog())
+
+
 def test_stages_let_a_model_fit_with_fewer_ranks() -> None:
     assert plan(weights="bf16").tensor_parallel_size == 2
     assert plan(weights="bf16", pipeline_parallel_size=2).tensor_parallel_size == 1
