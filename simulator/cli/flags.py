@@ -95,7 +95,8 @@ FLAGS = (
     Flag(
         "--detail",
         ("detail",),
-        "Level of detail: leaps over engine steps, every step, or every layer; auto goes into layers only where and while others share a device or a link.",
+        "Level of detail: leaps over engine steps, every step, or every layer; auto goes into layers only"
+        " where and while others share a device or a link.",
     ),
     Flag("--scale-load", ("scale_load",), "Same total load on each system, or same load per GPU."),
 )
