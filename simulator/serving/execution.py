@@ -158,8 +158,8 @@ class Execution:
         closely: bool,
         on_disturbed: Callable[[], None],
     ) -> None:
-        self.device_wait_s = 0.0
-        self.link_wait_s = 0.0
+        self._device_wait_s = 0.0
+        self._link_wait_s = 0.0
         self.walking = False
         self._clock = clock
         self._network = network
@@ -185,13 +185,19 @@ class Execution:
         """No step follows for now."""
         self._party.leave()
 
+    def waits_s(self) -> tuple[float, float]:
+        """Seconds that the walk that just ended waited for devices and for links; asked once."""
+        waits_s = self._device_wait_s, self._link_wait_s
+        self._device_wait_s = self._link_wait_s = 0.0
+        return waits_s
+
     def walk(self, step: Step, on_end: Callable[[float], None]) -> None:
         """Go on with a step piece by piece; ``on_end`` is called with the time of its end.
 
         A step that nobody slows down ends at ``step.end_s``.
         """
         self.walking = True
-        self.device_wait_s = self.link_wait_s = 0.0
+        self._device_wait_s = self._link_wait_s = 0.0
         self._end_s = step.end_s
         self._slack_s = SLACK_ULPS * ulp(step.end_s)
         self._on_end = on_end
@@ -256,9 +262,9 @@ class Execution:
         assert self._leg is not None
         if flow.lost_s:
             if self._leg.link:
-                self.link_wait_s += flow.lost_s
+                self._link_wait_s += flow.lost_s
             else:
-                self.device_wait_s += flow.lost_s
+                self._device_wait_s += flow.lost_s
         self._flow = None
         self._next()
 
@@ -273,5 +279,5 @@ class Execution:
         self.walking = False
         self._event = None
         now_s = self._clock.now
-        slowed = self.device_wait_s or self.link_wait_s
+        slowed = self._device_wait_s or self._link_wait_s
         self._on_end(now_s + self._slack_s if slowed else max(now_s, self._end_s))

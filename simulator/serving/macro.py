@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil, sqrt
 
-from simpy import Event
-
 from simulator.clock import Clock
 from simulator.serving.decode_batch import DecodeBatch
 from simulator.serving.execution import Shape, Step
@@ -53,8 +51,8 @@ class MacroReplica(Replica):
     def submit(self, request: Request) -> None:
         self.outstanding += 1
         self.waiting.append(request)
-        if self._pending is None and not self._stepping:
-            self._wake()
+        if self._runner.idle:
+            self._runner.wake()
         elif self._run is not None and len(self.waiting) == 1:
             self._cut_leap(request)
 
@@ -94,14 +92,10 @@ class MacroReplica(Replica):
             steps = min(steps + 1, self._leap)
         return steps
 
-    def _boundary(self, event: Event) -> None:
-        if event is not self._pending:
-            return  # a leap that was cut
+    def _boundary(self) -> None:
         now_s = self._clock.now
         self._clock.handled = (now_s, self._priority)
-        self._pending = None
-        self._stepping = False
-        waits_s = self._waits_s()
+        waits_s = self._runner.waits_s()
         if self._run is not None:
             self._end_leap(self._run, waits_s)
         elif self._chunks:
@@ -171,7 +165,7 @@ class MacroReplica(Replica):
         elif self._decodes.count:
             self._start_leap(now_s, evicted)
         else:
-            self._stop()
+            self._runner.rest()
 
     def _make_room(self, now_s: float) -> bool:
         """Evict the requests admitted last until every decoding request has its next slot."""
@@ -235,7 +229,7 @@ class MacroReplica(Replica):
         self._chunks = chunks
         self._run = None
         self._mixed_end_s = now_s + seconds
-        self._end_at(self._mixed_end_s)
+        self._runner.run(self._mixed_end_s)
 
     def _start_leap(self, now_s: float, evicted: bool) -> None:
         """Leap as far as the batch stays as it is; after an eviction the queue is looked at again at once."""
@@ -249,4 +243,4 @@ class MacroReplica(Replica):
     def _leap_to(self, steps: int) -> None:
         assert self._run is not None
         self._leap = steps
-        self._end_at(self._run.boundary_s(steps))
+        self._runner.run(self._run.boundary_s(steps))

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from math import nan
 from typing import Protocol
 
-from simpy import Event
-
 from simulator.clock import Clock, replica_priority
 from simulator.record import Status
 from simulator.serving.execution import Execution, Step
 from simulator.serving.recorder import Recorder
 from simulator.serving.request import Request
+from simulator.serving.runner import StepRunner
 
 
 class StepSeconds(Protocol):
@@ -92,10 +91,8 @@ class Replica(ABC):
         self._row = 0
         self._on_end = on_end
         self._priority = replica_priority(index)
-        self._pending: Event | None = None
+        self._runner = StepRunner(clock, self._priority, self._boundary, self._step_that_runs)
         self._admissions = 0
-        self._execution: Execution | None = None
-        self._stepping = False
 
     @property
     @abstractmethod
@@ -107,7 +104,7 @@ class Replica(ABC):
         """Take a request from the router."""
 
     @abstractmethod
-    def _boundary(self, event: Event) -> None:
+    def _boundary(self) -> None:
         """A step has ended, or an idle replica wakes: account for it and start the next one."""
 
     @abstractmethod
@@ -116,48 +113,11 @@ class Replica(ABC):
 
     def share(self, execution: Execution) -> None:
         """From now on its steps run on devices and links that others may use."""
-        self._execution = execution
+        self._runner.share(execution)
 
     def disturbed(self) -> None:
         """Somebody else has become active on its devices or links."""
-        if self._stepping and not self._walking:
-            self._walk()
-
-    @property
-    def _walking(self) -> bool:
-        return self._execution is not None and self._execution.walking
-
-    def _end_at(self, end_s: float) -> None:
-        """What runs now ends then, unless somebody gets into its way."""
-        execution = self._execution
-        self._stepping = True
-        if execution is None or not execution.enter():
-            self._pending = self._clock.call_at(end_s, self._priority, self._boundary)
-        else:
-            self._walk()
-
-    def _walk(self) -> None:
-        """Run what is left of the step under way piece by piece."""
-        assert self._execution is not None
-        self._pending = None
-        self._execution.walk(self._step_that_runs(), self._walked)
-
-    def _walked(self, end_s: float) -> None:
-        self._pending = self._clock.call_at(end_s, self._priority, self._boundary)
-
-    def _stop(self) -> None:
-        """There is nothing to do for now."""
-        if self._execution is not None:
-            self._execution.leave()
-
-    def _waits_s(self) -> tuple[float, float]:
-        """Seconds that the step that just ended waited for devices and links."""
-        execution = self._execution
-        if execution is None:
-            return 0.0, 0.0
-        waits_s = execution.device_wait_s, execution.link_wait_s
-        execution.device_wait_s = execution.link_wait_s = 0.0
-        return waits_s
+        self._runner.disturbed()
 
     def unfinished(self) -> str | None:
         """Who waits for what, or None when nothing is left."""
@@ -165,9 +125,6 @@ class Replica(ABC):
             return None
         waiting = len(self.waiting)
         return f"replica {self.index}: {self.outstanding} requests unfinished, {waiting} of them waiting"
-
-    def _wake(self) -> None:
-        self._pending = self._clock.call_at(self._clock.now, self._priority, self._boundary)
 
     def _anchor(self, now_s: float, count: int, context: int) -> Anchor:
         kv_s = self._cost.kv_s_per_token

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simpy import Event
-
 from simulator.clock import Clock
 from simulator.serving.execution import Shape, Step
 from simulator.serving.recorder import Recorder
@@ -47,16 +45,12 @@ class StepReplica(Replica):
     def submit(self, request: Request) -> None:
         self.outstanding += 1
         self.waiting.append(request)
-        if self._pending is None and not self._stepping:
-            self._wake()
+        if self._runner.idle:
+            self._runner.wake()
 
-    def _boundary(self, event: Event) -> None:
-        if event is not self._pending:
-            return  # somebody got into the step's way
+    def _boundary(self) -> None:
         now_s = self._clock.now
-        self._pending = None
-        self._stepping = False
-        waits_s = self._waits_s()
+        waits_s = self._runner.waits_s()
         if self._decoding or self._chunks:
             self._row += 1
             self._rows.extend(self._step_row)
@@ -101,7 +95,7 @@ class StepReplica(Replica):
         if self._running:
             self._run_step(now_s)
         else:
-            self._stop()
+            self._runner.rest()
 
     def _make_room(self, now_s: float) -> bool:
         """A block for each decoding request that needs one, from the requests admitted last if need be."""
@@ -169,7 +163,7 @@ class StepReplica(Replica):
             end_s = self._run.boundary_s(self._done)
             self._step_row = (now_s, 1, count, context, 0, 0, 0, 0.0, blocks)
         self._step = Step(shape, now_s, end_s)
-        self._end_at(end_s)
+        self._runner.run(end_s)
 
     def _step_that_runs(self) -> Step:
         return self._step
