@@ -44,16 +44,21 @@ class Hardware:
         """The network that the replicas run on from now on; ``closely``: every step piece by piece."""
         network = FluidNetwork(clock, self.capacities)
         for replica, group in zip(replicas, self.groups, strict=True):
-            footprints = GroupFootprints(network, group.gpus, group.all_reduce)
-            execution = Execution(
-                clock,
-                network,
-                group.pieces,
-                footprints,
-                footprints.prepare(group.all_reduce.costs),
-                replica_priority(replica.index),
-                closely=closely,
-                on_disturbed=replica.disturbed,
-            )
-            replica.share(execution)
+            replica.share(_execution(clock, network, group, replica, closely=closely))
         return network
+
+
+def _execution(
+    clock: Clock, network: FluidNetwork, group: Group, replica: Replica, *, closely: bool
+) -> Execution:
+    footprints = GroupFootprints(network, group.gpus, group.all_reduce)
+    return Execution(
+        clock,
+        network,
+        group.pieces,
+        footprints,
+        footprints.prepare(group.all_reduce.costs),
+        replica_priority(replica.index),
+        closely=closely,
+        on_disturbed=replica.disturbed,
+    )
