@@ -8,7 +8,7 @@ import click
 
 from simulator.catalog import Catalog
 from simulator.cli.flags import SpreadGoodput, read_scenario, scenario_document, scenario_flags
-from simulator.cli.options import Output, output_options
+from simulator.cli.options import Output, output_options, served
 from simulator.errors import InputError
 
 
@@ -43,4 +43,4 @@ def command(
     asked = read_scenario(document)
     if len(asked.topologies) == 1:
         raise document.error("names one system", ("topology",), "list two or more to compare")
-    Output(out, plots, force, as_json, save_scenario).serve(document, asked)
+    Output(out, plots, force, as_json, save_scenario).put(document, asked, served)

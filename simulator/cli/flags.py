@@ -211,6 +211,18 @@ def read_scenario(document: Document) -> Scenario:
     return document.read(Scenario)
 
 
+def one_system(document: Document, scenario: Scenario) -> Scenario:
+    """The scenario, which names one system."""
+    if len(scenario.topologies) > 1:
+        remedy = (
+            "use llmsim compare"
+            + (f" {document.file}" if document.file else "")
+            + ", or name one with --topology"
+        )
+        raise document.error(f"names {len(scenario.topologies)} systems", ("topology",), remedy)
+    return scenario
+
+
 @contextmanager
 def located(document: Document) -> Iterator[None]:
     """Give an InputError that names a field of the scenario the place where that was written."""

@@ -1,26 +1,25 @@
-"""What ``run`` and ``compare`` share: the options of the output, and the way from scenario to output."""
+"""What the commands that simulate share: the options of the output, and the way from scenario to output."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from simulator.catalog import Catalog, Document, dump_yaml
 from simulator.cli.flags import located
 from simulator.cli.progress import bars
 from simulator.errors import InputError
-from simulator.report.evaluation import Evaluation, evaluate
+from simulator.report.evaluation import evaluate
 from simulator.report.exports import to_json
 from simulator.report.folder import result_folder
-from simulator.report.tables import show
-from simulator.report.write import combined, write
+from simulator.report.write import Comparison
 from simulator.scenario import Scenario
 from simulator.study.compare import compare
 
@@ -45,6 +44,23 @@ def output_options(command: Command) -> Command:
     return command
 
 
+class Page(Protocol):
+    """What a command has found, in every form in which it is put out."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must know."""
+
+    def plain(self) -> dict[str, Any]:
+        """The object of result.json."""
+
+    def overview(self) -> RenderableType:
+        """What a terminal shows."""
+
+    def write(self, folder: Path, *, plots: bool) -> None:
+        """Fill an empty folder."""
+
+
 @dataclass(frozen=True)
 class Output:
     """Where the result goes."""
@@ -55,39 +71,39 @@ class Output:
     as_json: bool
     save_scenario: str | None
 
-    def serve(self, document: Document, scenario: Scenario) -> None:
-        """Run the scenario on each of its systems and put out what happened.
+    def put(self, document: Document, scenario: Scenario, study: Callable[[Scenario], Page]) -> None:
+        """Study the scenario and put out what was found.
 
-        The folder is checked before the run, and appears only when it is whole.
+        The folder is checked before the study, and appears only when it is whole.
         """
         folder = nullcontext() if self.out is None else result_folder(Path(self.out), force=self.force)
         with folder as path, located(document):
             if self.save_scenario is not None:
                 _save(scenario, Path(self.save_scenario))
-            evaluations = _evaluate(scenario)
+            page = study(scenario)
             if path is not None:
-                write(evaluations, path, plots=self.plots)
-        self._print(evaluations)
+                page.write(path, plots=self.plots)
+        self._print(page)
 
-    def _print(self, evaluations: Sequence[Evaluation]) -> None:
+    def _print(self, page: Page) -> None:
         if self.as_json:
-            click.echo(to_json(combined(evaluations)), nl=False)
-            for evaluation in evaluations:
-                for warning in evaluation.warnings:
-                    click.echo(f"llmsim: warning: {evaluation.name}: {warning}", err=True)
+            click.echo(to_json(page.plain()), nl=False)
+            for warning in page.warnings:
+                click.echo(f"llmsim: warning: {warning}", err=True)
             return
-        show(evaluations, Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS))
+        Console(width=None if sys.stdout.isatty() else PIPE_COLUMNS).print(page.overview())
         if self.out is not None:
             click.echo(f"written to {self.out}")
 
 
-def _evaluate(scenario: Scenario) -> tuple[Evaluation, ...]:
+def served(scenario: Scenario) -> Comparison:
+    """The scenario on each of its systems."""
     requests = scenario.workload.num_prompts if scenario.scale_load == "total" else None
     with bars() as shown:
         results = compare(
             scenario, Catalog(), lambda system: None if shown is None else shown.bar(system, requests)
         )
-    return evaluate(results)
+    return Comparison(evaluate(results))
 
 
 def _save(scenario: Scenario, path: Path) -> None:

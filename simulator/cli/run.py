@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from simulator.cli.flags import SpreadGoodput, read_scenario, scenario_document, scenario_flags
-from simulator.cli.options import Output, output_options
+from simulator.cli.flags import SpreadGoodput, one_system, read_scenario, scenario_document, scenario_flags
+from simulator.cli.options import Output, output_options, served
 
 
 @click.command("run", cls=SpreadGoodput)
@@ -33,8 +33,5 @@ def command(
     llmsim run s.yaml --seed 1 --out out/mine
     """
     document = scenario_document(scenario, flags)
-    asked = read_scenario(document)
-    if len(asked.topologies) > 1:
-        remedy = f"use llmsim compare {scenario}, or name one with --topology"
-        raise document.error(f"names {len(asked.topologies)} systems", ("topology",), remedy)
-    Output(out, plots, force, as_json, save_scenario).serve(document, asked)
+    asked = one_system(document, read_scenario(document))
+    Output(out, plots, force, as_json, save_scenario).put(document, asked, served)

@@ -47,7 +47,7 @@ def _comparison(evaluations: Sequence[Evaluation]) -> str:
             lines.append([f"**{group}**", *[""] * len(evaluations)])
         lines.append([row.label, *_marked(row)])
     note = f"\n\n{BEST} marks the best of a row." if len(evaluations) > 1 else ""
-    return _table(["", *(evaluation.name for evaluation in evaluations)], lines) + note.replace(
+    return markdown_table(["", *(evaluation.name for evaluation in evaluations)], lines) + note.replace(
         BEST, "\\" + BEST
     )
 
@@ -75,7 +75,7 @@ def _ledger(evaluations: Sequence[Evaluation]) -> str:
         for index, cause in enumerate(CAUSES)
     ]
     lines.append(["**sum = E2E**", *(f"**{_seconds(float(causes_s.sum()))}**" for _, causes_s in columns)])
-    return _table(["cause", *(name for name, _ in columns)], lines)
+    return markdown_table(["cause", *(name for name, _ in columns)], lines)
 
 
 def _seconds(value: float) -> str:
@@ -94,9 +94,10 @@ def _bounds(evaluations: Sequence[Evaluation]) -> str:
         for evaluation in evaluations
         for bound in evaluation.bounds
     ]
-    return _table(["system", "bound", "simulated", "physics says", "limit"], lines)
+    return markdown_table(["system", "bound", "simulated", "physics says", "limit"], lines)
 
 
-def _table(header: list[str], lines: list[list[str]]) -> str:
+def markdown_table(header: list[str], lines: list[list[str]]) -> str:
+    """A table, its first column to the left and the others to the right."""
     rule = ["---", *["---:"] * (len(header) - 1)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (header, rule, *lines))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -69,8 +69,3 @@ def overview(evaluations: Sequence[Evaluation]) -> RenderableType:
         for warning in evaluation.warnings
     ]
     return Group(*parts)
-
-
-def show(evaluations: Sequence[Evaluation], console: Console) -> None:
-    """Print the overview."""
-    console.print(overview(evaluations))

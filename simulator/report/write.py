@@ -1,15 +1,47 @@
-"""A comparison as a folder: result.json, requests.csv, plots and report.md."""
+"""A comparison as a page of the terminal, and as a folder: result.json, requests.csv, plots and report.md."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from rich.console import RenderableType
 
 from simulator.report.evaluation import Evaluation
 from simulator.report.exports import result_object, to_json, write_requests
 from simulator.report.folder import PLOTS, REPORT, REQUESTS, RESULT
 from simulator.report.markdown import markdown
+from simulator.report.tables import overview
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One system, or several side by side."""
+
+    evaluations: tuple[Evaluation, ...]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What a reader must know of each system."""
+        return tuple(
+            f"{evaluation.name}: {warning}"
+            for evaluation in self.evaluations
+            for warning in evaluation.warnings
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """The object of result.json."""
+        return combined(self.evaluations)
+
+    def overview(self) -> RenderableType:
+        """What a terminal shows."""
+        return overview(self.evaluations)
+
+    def write(self, folder: Path, *, plots: bool) -> None:
+        """Fill an empty folder."""
+        write(self.evaluations, folder, plots=plots)
 
 
 def combined(evaluations: Sequence[Evaluation]) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from simulator.cli import COMMANDS
+
 PACKAGE = Path(__file__).resolve().parents[2] / "simulator"
 
 LAYERS = (
@@ -97,7 +99,5 @@ def test_the_help_of_the_command_line_imports_no_heavy_library() -> None:
 
 
 def test_no_command_imports_matplotlib_before_a_plot_is_drawn() -> None:
-    commands = (
-        "import simulator.cli.run, simulator.cli.compare, simulator.cli.catalog, simulator.cli.topology"
-    )
+    commands = "\n".join(f"import simulator.cli.{name}" for name in COMMANDS)
     assert "matplotlib" not in modules_after(commands)

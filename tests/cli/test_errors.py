@@ -102,6 +102,13 @@ FAULTS = {
     "a file for a folder": (f"{ON_H200} --out good.csv", ["good.csv"]),
     "a scenario that cannot be saved": (f"{ON_H200} --save-scenario no/where.yaml", ["no/where.yaml"]),
     "several systems to run on": ("run several.yaml", ["llmsim compare"]),
+    "several systems to make faster": ("elasticity several.yaml", ["names 2 systems", "--topology"]),
+    "nothing to make faster": ("elasticity", ["topology: none is named"]),
+    "a part that is no faster": (
+        "elasticity --topology hgx-h200-8 --percent 0",
+        ["--percent: 0 is not above 0"],
+    ),
+    "a part that is no number": ("elasticity --topology hgx-h200-8 --percent nan", ["--percent: nan is not"]),
     "one system to compare": ("compare single.yaml", ["single.yaml", "topology"]),
     "nothing to compare": ("compare", ["topology"]),
     "an unknown system to compare": (

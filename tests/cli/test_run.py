@@ -143,5 +143,5 @@ def test_a_graph_is_drawn() -> None:
 
 
 def test_every_command_has_help() -> None:
-    for command in ("run", "compare", "catalog", "topology"):
+    for command in ("run", "compare", "elasticity", "catalog", "topology"):
         assert f"llmsim {command}" in llmsim(command, "--help").stdout

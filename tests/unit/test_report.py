@@ -24,7 +24,7 @@ from simulator.report.plots import PLOTS, draw_all, topology
 from simulator.report.plots.style import save
 from simulator.report.rows import Row, comparison, number
 from simulator.report.sentences import CAUSE_TITLES, differences
-from simulator.report.tables import show
+from simulator.report.tables import overview
 from simulator.report.write import combined, write
 from simulator.scenario import Scenario
 from simulator.simulation import load_topology
@@ -125,7 +125,7 @@ def test_what_there_is_none_of_is_null_and_never_nan(all_rejected: tuple[Evaluat
 
 def test_a_table_has_a_column_per_system_and_units_in_its_labels(pair: tuple[Evaluation, ...]) -> None:
     written = StringIO()
-    show(pair, Console(width=140, file=written))
+    Console(width=140, file=written).print(overview(pair))
     text = written.getvalue()
     for part in (
         *SYSTEMS,

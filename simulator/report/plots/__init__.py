@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -22,10 +23,15 @@ PLOTS: dict[str, tuple[str, Callable[[Sequence[Evaluation]], Figure]]] = {
 
 def draw_all(evaluations: Sequence[Evaluation], folder: Path) -> list[tuple[str, str]]:
     """Draw every plot as PNG and SVG into ``folder``; file names and titles."""
-    folder.mkdir()
     for name, (_, draw) in PLOTS.items():
-        with house_style():
-            figure = draw(evaluations)
-            for suffix in (".png", ".svg"):
-                save(figure, folder / f"{name}{suffix}")
+        save_figure(partial(draw, evaluations), folder, name)
     return [(name, title) for name, (title, _) in PLOTS.items()]
+
+
+def save_figure(draw: Callable[[], Figure], folder: Path, name: str) -> None:
+    """Draw one plot as PNG and SVG into ``folder``."""
+    folder.mkdir(exist_ok=True)
+    with house_style():
+        figure = draw()
+        for suffix in (".png", ".svg"):
+            save(figure, folder / f"{name}{suffix}")

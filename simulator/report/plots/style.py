@@ -14,6 +14,8 @@ from matplotlib.figure import Figure
 from simulator.errors import InputError
 
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+BETTER, WORSE = (OKABE_ITO[0], ""), (OKABE_ITO[1], "////")
+"""Colour and hatching of a change."""
 LINES: tuple[Any, ...] = ("-", "--", "-.", ":")
 
 _STYLE: Any = {

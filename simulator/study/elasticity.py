@@ -1,0 +1,67 @@
+"""What a faster part would buy: the same traffic and deployment, one part a little faster at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from simulator.catalog import Catalog
+from simulator.record import Record
+from simulator.scenario import Scenario
+from simulator.simulation import Result, prepare, run
+from simulator.study.deployment import pinned
+from simulator.study.parts import FasterCatalog, KvCapacity, Part, parts
+
+TOGETHER = "all"
+"""Name of the variant in which every rate and every time is better at once."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A run to be, in which some parts are faster."""
+
+    name: str
+    title: str
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A variant and what happened."""
+
+    variant: Variant
+    result: Result
+    idle: bool
+    """Every request was served at the same times as in the base run: the part matters to none."""
+
+
+def variants(base: Result) -> tuple[Variant, ...]:
+    """Each part of the system alone, then all that are a rate or a time together."""
+    found = parts(base.plan.topology)
+    alone = tuple(Variant(part.name, part.title, (part,)) for part in found)
+    fast = tuple(part for part in found if not isinstance(part, KvCapacity))
+    return (*alone, Variant(TOGETHER, "all but the KV capacity", fast))
+
+
+def elasticity(scenario: Scenario, catalog: Catalog, base: Result, factor: float) -> Iterator[Outcome]:
+    """Serve the traffic of the base run with each variant, in the deployment that the base run chose."""
+    for variant in variants(base):
+        result = _run(scenario, catalog, base, variant, factor)
+        yield Outcome(variant, result, _same_times(base.record, result.record))
+
+
+def _run(scenario: Scenario, catalog: Catalog, base: Result, variant: Variant, factor: float) -> Result:
+    blocks = base.plan.limits.num_blocks
+    for part in variant.parts:
+        blocks = part.blocks(blocks, factor)
+    faster = FasterCatalog(catalog.root, variant.parts, factor)
+    return run(prepare(pinned(scenario, base.plan, num_gpu_blocks_override=blocks), faster), catalog)
+
+
+def _same_times(one: Record, other: Record) -> bool:
+    return all(
+        np.array_equal(one.request(name), other.request(name), equal_nan=True)
+        for name in ("status", "arrival_s", "first_token_s", "finish_s")
+    )
