@@ -93,10 +93,9 @@ FLAGS = (
         metavar="METRIC:MS ...",
     ),
     Flag(
-    Flag(
         "--detail",
         ("detail",),
-        "Level of detail: leaps over engine steps (macro), every step, every layer, or auto: leaps, and layers"
+        "Level of detail: leaps over engine steps (macro), every step, every layer; auto: leaps, and layers"
         " where and while others share a device or a link.",
     ),
     Flag("--scale-load", ("scale_load",), "Same total load on each system, or same load per GPU."),
