@@ -14,7 +14,7 @@ from simulator.spec import Bytes, BytesPerS, FlopPerS, PerS, Seconds, Sourced, S
 Dtype = Literal["bf16", "fp8", "nvfp4"]
 KvDtype = Literal["bf16", "fp8"]
 Algorithm = Literal["ring", "one-shot", "two-shot", "recursive-doubling", "in-switch"]
-LinkKind = Literal["nvlink", "c2c", "memory", "pcie", "socket", "network"]
+LinkKind = Literal["nvlink", "xgmi", "c2c", "memory", "pcie", "socket", "network"]
 
 
 class WithSources(Spec):
@@ -159,4 +159,6 @@ class Link(WithSources):
     bandwidth: Sourced[BytesPerS]
     latency: Sourced[Seconds]
     efficiency: Sourced[float]
+    switch_hop: Sourced[Seconds] | None = None
+    """Of a network: latency of each further switch, where a port and the first one are in ``latency``."""
     collectives: dict[Algorithm, CollectiveConstants] = Field(default_factory=dict)

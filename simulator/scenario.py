@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_serializer, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
 
 from simulator.errors import nearest
 from simulator.hardware import Algorithm, Dtype, KvDtype
 from simulator.serving.routers import ROUTERS
 from simulator.spec import Count, Seconds, Spec
+from simulator.topology.join import Join, JoinKind
 from simulator.workload import Workload
 
 DEFAULT_PRESET = "azure-conv"
@@ -77,6 +78,12 @@ class Scenario(Spec):
     """Everything that a run depends on; ``topology`` may name several systems to compare."""
 
     topology: str | Annotated[tuple[str, ...], Field(min_length=1)]
+    nodes: Count = 1
+    """How many of the system, joined by ``fabric``."""
+    fabric: JoinKind | None = None
+    """None is rail where there are several nodes."""
+    oversubscription: Annotated[float, Field(ge=1)] = 1.0
+    """Bandwidth of a leaf's NICs over that of its uplinks."""
     model: str = "llama-3.1-70b"
     deployment: Deployment = Deployment()
     workload: Workload
@@ -94,6 +101,14 @@ class Scenario(Spec):
             raise ValueError(f"{found} is a truth value, which nothing in a scenario is")
         return data
 
+    @field_validator("fabric", "oversubscription")
+    @classmethod
+    def _nodes_are_joined(cls, value: Any, info: ValidationInfo) -> Any:
+        """One node has nothing to join."""
+        if value not in (None, 1.0) and info.data.get("nodes") == 1:
+            raise ValueError("joins several nodes, and there is one; use --nodes 2 or more")
+        return value
+
     @model_validator(mode="before")
     @classmethod
     def _built_in_traffic(cls, data: Any) -> Any:
@@ -109,6 +124,13 @@ class Scenario(Spec):
     def topologies(self) -> tuple[str, ...]:
         """The systems, one or several."""
         return (self.topology,) if isinstance(self.topology, str) else self.topology
+
+    @property
+    def join(self) -> Join | None:
+        """How the nodes are joined; None for one."""
+        if self.nodes == 1:
+            return None
+        return Join(nodes=self.nodes, fabric=self.fabric or "rail", oversubscription=self.oversubscription)
 
     def on(self, topology: str) -> Scenario:
         """The same scenario on one system."""

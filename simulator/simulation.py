@@ -23,6 +23,7 @@ from simulator.serving.routers import ROUTERS
 from simulator.serving.sharing import Group, Hardware, capacities
 from simulator.streams import Streams
 from simulator.topology.graph import Topology, build_topology
+from simulator.topology.join import Join
 from simulator.workload import TrafficSummary, traffic
 
 Progress = Callable[[int], None]
@@ -79,9 +80,11 @@ class Result:
     warnings: tuple[str, ...]
 
 
-def load_topology(name: str, catalog: Catalog) -> Topology:
-    """The graph of a system of the catalogue or of a file."""
+def load_topology(name: str, catalog: Catalog, join: Join | None = None) -> Topology:
+    """The graph of a system of the catalogue or of a file, or of several joined."""
     system = catalog.system(name)
+    if join is not None:
+        system = system.times(join)
     return build_topology(
         system,
         {device: catalog.device(device) for device in system.device_names},
@@ -92,7 +95,7 @@ def load_topology(name: str, catalog: Catalog) -> Topology:
 def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
     """Look up, size and check everything but the traffic; raises InputError."""
     deployment = scenario.deployment
-    topology = load_topology(scenario.topologies[0], catalog)
+    topology = load_topology(scenario.topologies[0], catalog, scenario.join)
     model = catalog.model(scenario.model)
     engine = catalog.engine(deployment.engine)
     device = topology.device(topology.gpus[0])

@@ -51,6 +51,9 @@ _ENGINES = "  [default: the engine's]"
 
 FLAGS = (
     Flag("--topology", ("topology",), "System to serve on: a name of the catalogue or a YAML file."),
+    Flag("--nodes", ("nodes",), "How many of the system, joined by their NICs."),
+    Flag("--fabric", ("fabric",), "What joins the nodes.  [default: rail]"),
+    Flag("--oversubscription", ("oversubscription",), "Bandwidth of a leaf's NICs over that of its uplinks."),
     Flag("--model", ("model",), "Model: a name of the catalogue, a YAML file or a Hugging Face config.json."),
     Flag("--weights", ("deployment", "weights"), "Number format of the weights."),
     _deployment("kv_cache_dtype", "Number format of the KV cache; auto is bf16."),

@@ -7,25 +7,51 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
+from typing import get_args
 
 import click
 
 from simulator.catalog import Catalog
+from simulator.errors import InputError
 from simulator.simulation import load_topology
 from simulator.topology.graph import Facts, Topology
+from simulator.topology.join import Join, JoinKind
 
 
 @click.command("topology")
 @click.argument("name")
+@click.option("--nodes", type=click.IntRange(min=1), default=1, help="How many of the system.  [default: 1]")
+@click.option("--fabric", type=click.Choice(get_args(JoinKind)), help="What joins them.  [default: rail]")
+@click.option(
+    "--oversubscription",
+    type=click.FloatRange(min=1),
+    default=1.0,
+    metavar="X",
+    help="Bandwidth of a leaf's NICs over that of its uplinks.  [default: 1]",
+)
 @click.option("--plot", metavar="FILE", help="Draw the graph to a PNG or SVG file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the facts as one JSON object.")
-def command(name: str, plot: str | None, as_json: bool) -> None:
+def command(
+    name: str,
+    nodes: int,
+    fabric: JoinKind | None,
+    oversubscription: float,
+    plot: str | None,
+    as_json: bool,
+) -> None:
     """Show what the graph of the system NAME comes to.
 
     GPUs, bisection bandwidth, and bandwidth, hops and latency between any two GPUs, all one direction.
     NAME is of the catalogue, or the path of a YAML file.
     """
-    topology = load_topology(name, Catalog())
+    if nodes == 1 and (fabric is not None or oversubscription > 1):
+        raise InputError(
+            "there is one node, and nothing to join", field="--nodes", remedy="use --nodes 2 or more"
+        )
+    join = (
+        None if nodes == 1 else Join(nodes=nodes, fabric=fabric or "rail", oversubscription=oversubscription)
+    )
+    topology = load_topology(name, Catalog(), join)
     if plot is not None:
         _draw(topology, Path(plot))
     facts = topology.facts()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 import networkx as nx
 
 from simulator.hardware import Device, Link, LinkKind
-from simulator.topology.builder import FORWARDING, GPU, NVSWITCH, GraphBuilder
+from simulator.topology.builder import GPU, NIC, NVSWITCH, GraphBuilder
+from simulator.topology.join import join_hosts
+from simulator.topology.paths import Path, Paths
 from simulator.topology.system import System
 
 HOP_COST: dict[LinkKind, int] = {
     "nvlink": 1,
+    "xgmi": 1,
     "memory": 1,
     "c2c": 10**3,
     "pcie": 10**6,
@@ -69,7 +72,9 @@ class Topology:
         self.graph = graph
         self.gpus = tuple(node for node in graph if graph.nodes[node]["kind"] == GPU)
         self._devices = devices
-        self._predecessors: dict[str, dict[str, list[str]]] = {}
+        self._anywhere = Paths(graph, HOP_COST)
+        self._inside = Paths(graph, {kind: cost for kind, cost in HOP_COST.items() if kind != "network"})
+        self._across = Paths(graph, {"network": 1})
         self._routes: dict[Edge, tuple[Hop, ...]] = {}
 
     def device(self, gpu: str) -> Device:
@@ -86,9 +91,36 @@ class Topology:
         bandwidth: float = self.graph.edges[edge]["bandwidth_bytes_per_s"]
         return bandwidth
 
-    def paths(self, source: str, target: str) -> list[tuple[str, ...]]:
-        """All best paths between two nodes; parallel planes make several."""
-        return list(_unwind(self._best_predecessors(source), source, target))
+    def host(self, node: str) -> int | None:
+        """The box or rack of a node; None is between them."""
+        host: int | None = self.graph.nodes[node].get("host", 0)
+        return host
+
+    def hosts(self, nodes: Iterable[str]) -> dict[int | None, tuple[str, ...]]:
+        """Nodes by host, both in order of appearance."""
+        found: dict[int | None, list[str]] = defaultdict(list)
+        for node in nodes:
+            found[self.host(node)].append(node)
+        return {host: tuple(there) for host, there in found.items()}
+
+    def nic(self, node: str) -> str | None:
+        """The NIC by which a node reaches other hosts: its own, else the nearest of its host."""
+        own: str | None = self.graph.nodes[node].get("nic")
+        if own in self.graph:
+            return own
+        if self.graph.nodes[node]["kind"] == NIC:
+            return node
+        return self._inside.nearest(node, (one for one in self.graph if self.graph.nodes[one]["kind"] == NIC))
+
+    def paths(self, source: str, target: str) -> list[Path]:
+        """All best paths between two nodes; parallel planes make several.
+
+        To another host they leave by the source's NIC and arrive by the target's, over the network only.
+        """
+        return [
+            tuple(legs[0]) + tuple(node for leg in legs[1:] for node in leg[1:])
+            for legs in product(*self._legs(source, target))
+        ]
 
     def route(self, source: str, target: str) -> tuple[Hop, ...]:
         """How bytes spread over the best paths: in proportion to the bandwidth of each."""
@@ -170,33 +202,40 @@ class Topology:
                 shares[edge] += width / total
         return tuple(Hop(edge, share) for edge, share in shares.items())
 
-    def _best_predecessors(self, source: str) -> dict[str, list[str]]:
-        known = self._predecessors.get(source)
-        if known is None:
-            kinds = self.graph.nodes
+    def _legs(self, source: str, target: str) -> list[list[Path]]:
+        """The best paths of each part of the way."""
+        if self.host(source) != self.host(target):
+            return self._legs_across(source, target)
+        straight = self._inside.between(source, target)
+        if not straight:
+            return [self._anywhere.between(source, target)]
+        staging: str | None = self.graph.nodes[source].get("staging")
+        if staging is None or self.graph.nodes[target]["kind"] != GPU or not self._has_pcie(straight[0]):
+            return [straight]
+        return [self._inside.between(source, staging), self._inside.between(staging, target)]
 
-            def cost(node: str, _: str, edge: dict[str, Link]) -> int | None:
-                """None hides a link: only switches, CPUs and NICs pass on what is not for them."""
-                if node != source and kinds[node]["kind"] not in FORWARDING:
-                    return None
-                return HOP_COST[edge["link"].kind]
+    def _legs_across(self, source: str, target: str) -> list[list[Path]]:
+        """Over the network from NIC to NIC; a cable that ends at another NIC is left at its other end."""
+        out, into = self.nic(source), self.nic(target)
+        if out is None or into is None:
+            return [self._anywhere.between(source, target)]
+        network = self._across.between(out, into)
+        if not network:
+            return [self._inside.between(source, out), self._anywhere.between(out, target)]
+        return [self._inside.between(source, out), network, self._inside.between(into, target)]
 
-            known, _ = nx.dijkstra_predecessor_and_distance(self.graph, source, weight=cost)
-            self._predecessors[source] = known
-        return known
+    def _has_pcie(self, path: Path) -> bool:
+        return any(self.link(edge).kind == "pcie" for edge in pairwise(path))
 
 
 def build_topology(system: System, devices: Mapping[str, Device], links: Mapping[str, Link]) -> Topology:
     """The graph of a system from the devices and links that it names."""
-    builder = GraphBuilder(links)
-    system.fabric.build(builder)
-    return Topology(system, builder.graph, devices)
-
-
-def _unwind(predecessors: dict[str, list[str]], source: str, node: str) -> Iterator[tuple[str, ...]]:
-    if node == source:
-        yield (source,)
-        return
-    for before in predecessors[node]:
-        for path in _unwind(predecessors, source, before):
-            yield (*path, node)
+    graph: nx.Graph[str] = nx.Graph()
+    if system.joined is None:
+        system.fabric.build(GraphBuilder(graph, links))
+    else:
+        for host in range(system.joined.nodes):
+            prefix = f"{system.fabric.unit}{host}."
+            system.fabric.build(GraphBuilder(graph, links, host, prefix))
+        join_hosts(graph, links, system.joined)
+    return Topology(system, graph, devices)

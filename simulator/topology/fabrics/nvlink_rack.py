@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
@@ -11,8 +11,12 @@ from simulator.topology.builder import CPU, GPU, MEMORY, NIC, NVSWITCH, GraphBui
 
 
 class NvlinkRack(Spec):
-    """NVL72: each GPU has one link to each ASIC; trays matter for CPU memory, NICs and failures."""
+    """NVL72: each GPU has one link to each ASIC; trays matter for CPU memory, NICs and failures.
 
+    NIC i of every tray is on rail i.
+    """
+
+    unit: ClassVar[str] = "rack"
     kind: Literal["nvlink-rack"]
     device: str
     trays: Count
@@ -59,9 +63,11 @@ class NvlinkRack(Spec):
             if index:
                 builder.join(f"tray{tray}.grace{index - 1}", cpu, self.socket_link)
         for index in range(self.gpus_per_tray):
-            gpu = builder.node(f"tray{tray}.gpu{index}", GPU, tray, device=self.device)
+            nic = builder.node(f"tray{tray}.nic{index}", NIC, tray, port=self.network, rail=index)
+            own = builder.name(nic)
+            gpu = builder.node(f"tray{tray}.gpu{index}", GPU, tray, device=self.device, nic=own)
             cpu = f"tray{tray}.grace{index * self.cpus_per_tray // self.gpus_per_tray}"
             builder.join(gpu, cpu, self.c2c)
-            builder.join(gpu, builder.node(f"tray{tray}.nic{index}", NIC, tray, port=self.network), self.pcie)
+            builder.join(gpu, nic, self.pcie)
             for switch in switches:
                 builder.join(gpu, switch, self.nvlink)
