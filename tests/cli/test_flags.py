@@ -17,6 +17,9 @@ from simulator.spec import Spec
 SAMPLES = {
     "--topology": "gb300-nvl72",
     "--model": "llama-3.1-8b",
+    "--nodes": "3",
+    "--fabric": "leaf-spine",
+    "--oversubscription": "2.5",
     "--weights": "nvfp4",
     "--kv-cache-dtype": "fp8",
     "--engine": "my-engine.yaml",
@@ -50,6 +53,8 @@ SAMPLES = {
 }
 
 NEEDS = {
+    "--fabric": {"--nodes": "2"},
+    "--oversubscription": {"--nodes": "2"},
     "--burstiness": {"--request-rate": "2"},
     "--arrival": {"--request-rate": "2"},
     "--random-input-len": {"--workload": "random"},
