@@ -10,8 +10,9 @@ from simpy import Event
 from simulator.clock import ARRIVAL_PRIORITY, Clock
 from simulator.record import Record, Status
 from simulator.serving.macro import MacroReplica
+from simulator.serving.pipeline import Pipeline, PipelineReplica
 from simulator.serving.recorder import Recorder
-from simulator.serving.replica import Limits, Replica, StepSeconds
+from simulator.serving.replica import Limits, Replica, StepSeconds, Target
 from simulator.serving.request import Request
 from simulator.serving.routers import Router
 from simulator.serving.sharing import Hardware
@@ -94,7 +95,7 @@ class Cluster:
     def __init__(
         self,
         clock: Clock,
-        costs: Sequence[StepSeconds],
+        costs: Sequence[StepSeconds | Pipeline],
         limits: Limits,
         router: Router,
         streams: Streams,
@@ -108,13 +109,19 @@ class Cluster:
         self._limits = limits
         self._max_model_len = max_model_len
         self._recorder = recorder
-        kind = REPLICA_OF_DETAIL[detail]
         self.replicas = [
-            kind(index, clock, cost, limits, recorder, self._ended) for index, cost in enumerate(costs)
+            self._replica(detail, index, clock, cost, recorder) for index, cost in enumerate(costs)
         ]
         self._choices = router.choices(self.replicas, streams)
         self._clock = clock
         self._client = Client(clock, traffic, self._route, max_concurrency)
+
+    def _replica(
+        self, detail: str, index: int, clock: Clock, cost: StepSeconds | Pipeline, recorder: Recorder
+    ) -> Target:
+        if isinstance(cost, Pipeline):
+            return PipelineReplica(index, clock, cost, self._limits, recorder, self._ended)
+        return REPLICA_OF_DETAIL[detail](index, clock, cost, self._limits, recorder, self._ended)
 
     def _route(self, request: Request) -> None:
         rejection = self._rejection(request)
@@ -137,7 +144,7 @@ class Cluster:
 
 
 def serve(
-    costs: Sequence[StepSeconds],
+    costs: Sequence[StepSeconds | Pipeline],
     limits: Limits,
     router: Router,
     streams: Streams,
@@ -156,7 +163,8 @@ def serve(
     StalledError when requests are left that nothing will ever serve.
     """
     clock = Clock()
-    recorder = Recorder(len(costs), on_progress)
+    logs = sum(_logs(cost) for cost in costs)
+    recorder = Recorder(logs, on_progress)
     cluster = Cluster(
         clock,
         costs,
@@ -175,4 +183,9 @@ def serve(
     stalled = [line for replica in cluster.replicas if (line := replica.unfinished())]
     if stalled:
         raise StalledError("; ".join(stalled))
-    return recorder.record(tuple(limits.num_blocks for _ in costs))
+    return recorder.record((limits.num_blocks,) * logs)
+
+
+def _logs(cost: StepSeconds | Pipeline) -> int:
+    """Step logs of a replica: one for each of its batches."""
+    return len(cost.stages) if isinstance(cost, Pipeline) else 1

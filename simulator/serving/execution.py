@@ -6,7 +6,7 @@ wait for its latency and one flow per shape of its rounds. Alone, a step takes w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
 from math import ulp
 from typing import NamedTuple, Protocol
@@ -19,7 +19,7 @@ from simulator.cost.passage import Collective, Passage, Work
 from simulator.hardware import Algorithm
 from simulator.network.collectives import AffineCost, AllReduceModel
 from simulator.network.fluid import Flow, FluidNetwork, Footprint, Parts
-from simulator.topology.graph import Edge
+from simulator.network.transfers import link_footprint
 
 COMPUTE, HBM = "compute", "hbm"
 
@@ -44,6 +44,18 @@ class Step(NamedTuple):
     shape: Shape
     start_s: float
     end_s: float
+
+
+class Waits(NamedTuple):
+    """Seconds of a step beyond those that its kernels and collectives take alone."""
+
+    device_s: float = 0.0
+    link_s: float = 0.0
+    bubble_s: float = 0.0
+    send_s: float = 0.0
+
+
+NO_WAITS = Waits()
 
 
 class Pieces(Protocol):
@@ -125,20 +137,6 @@ class GroupFootprints:
         return known
 
 
-def link_footprint(
-    network: FluidNetwork, loads: Mapping[Edge, float], s_per_byte: float
-) -> tuple[Footprint, float]:
-    """The footprint of ``loads`` (bytes on links per byte of message), and the load of the heaviest link.
-
-    A rate is in bytes per second on the heaviest link. Wire time is what the protocol leaves unused, too: it
-    is scaled so that a message alone takes ``s_per_byte`` per byte.
-    """
-    heaviest = max(loads.values())
-    tightest_s = max(load / network.capacity(edge) for edge, load in loads.items())
-    overhead = s_per_byte / tightest_s
-    return network.footprint({edge: overhead * load / heaviest for edge, load in loads.items()}), heaviest
-
-
 class Execution:
     """Steps of one group of GPUs on the shared network.
 
@@ -185,11 +183,13 @@ class Execution:
         """No step follows for now."""
         self._party.leave()
 
-    def waits_s(self) -> tuple[float, float]:
-        """Seconds that the walk that just ended waited for devices and for links; asked once."""
-        waits_s = self._device_wait_s, self._link_wait_s
+    def waits(self) -> Waits:
+        """What the walk that just ended waited for; asked once."""
+        if not self._device_wait_s and not self._link_wait_s:
+            return NO_WAITS
+        waits = Waits(self._device_wait_s, self._link_wait_s)
         self._device_wait_s = self._link_wait_s = 0.0
-        return waits_s
+        return waits
 
     def walk(self, step: Step, on_end: Callable[[float], None]) -> None:
         """Go on with a step piece by piece; ``on_end`` is called with the time of its end.

@@ -12,7 +12,7 @@ from math import ceil, sqrt
 
 from simulator.clock import Clock
 from simulator.serving.decode_batch import DecodeBatch
-from simulator.serving.execution import Shape, Step
+from simulator.serving.execution import NO_WAITS, Shape, Step, Waits
 from simulator.serving.recorder import Recorder
 from simulator.serving.replica import Anchor, Limits, Replica, StepSeconds
 from simulator.serving.request import Request
@@ -95,12 +95,12 @@ class MacroReplica(Replica):
     def _boundary(self) -> None:
         now_s = self._clock.now
         self._clock.handled = (now_s, self._priority)
-        waits_s = self._runner.waits_s()
+        waits = self._runner.waits()
         if self._run is not None:
-            self._end_leap(self._run, waits_s)
+            self._end_leap(self._run, waits)
         elif self._chunks:
-            self._end_mixed_step(now_s, waits_s)
-        if any(waits_s):
+            self._end_mixed_step(now_s, waits)
+        if waits is not NO_WAITS:
             self._run = None
         self._finish_decodes(now_s)
         self._start_step(now_s)
@@ -116,12 +116,12 @@ class MacroReplica(Replica):
         step = self._step_under_way()
         if step - 1 > self._done:
             self._leap = step - 1
-            self._end_leap(run, (0.0, 0.0))
+            self._end_leap(run, NO_WAITS)
         self._leap = step
         shape = Shape(run.count, run.kv_tokens(step - 1, step), 0, 0, 0, 0.0)
         return Step(shape, run.boundary_s(step - 1) if step > 1 else run.start_s, run.boundary_s(step))
 
-    def _end_leap(self, run: Anchor, waits_s: tuple[float, float]) -> None:
+    def _end_leap(self, run: Anchor, waits: Waits) -> None:
         decodes = self._decodes
         first, last = self._done, self._leap
         decodes.clock += last - first
@@ -132,7 +132,7 @@ class MacroReplica(Replica):
         blocks = decodes.blocks_at(decodes.clock)
         self._rows.extend((start_s, last - first, run.count, kv_tokens, 0, 0, 0, 0.0, blocks))
 
-    def _end_mixed_step(self, now_s: float, waits_s: tuple[float, float]) -> None:
+    def _end_mixed_step(self, now_s: float, waits: Waits) -> None:
         decodes = self._decodes
         decodes.clock += 1
         self._row += 1

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass
 from math import nan
 from typing import Protocol
 
 from simulator.clock import Clock, replica_priority
 from simulator.record import Status
-from simulator.serving.execution import Execution, Step
+from simulator.serving.execution import Step
 from simulator.serving.recorder import Recorder
 from simulator.serving.request import Request
-from simulator.serving.runner import StepRunner
+from simulator.serving.runner import Runner, StepRunner
 
 
 class StepSeconds(Protocol):
@@ -68,6 +68,32 @@ class Anchor:
         return (last - first) * self.context + self.count * ((last * (last - 1) - first * (first - 1)) // 2)
 
 
+class Target(Protocol):
+    """A replica as the router sees it."""
+
+    @property
+    def outstanding(self) -> int:
+        """Requests that have not ended."""
+
+    @property
+    def waiting(self) -> Sized:
+        """Requests that no batch has taken yet."""
+
+    @property
+    def kv_blocks_used(self) -> int:
+        """Blocks in use during the step that runs now."""
+
+    @property
+    def runners(self) -> tuple[StepRunner, ...]:
+        """What runs its steps, one per group of GPUs."""
+
+    def submit(self, request: Request) -> None:
+        """Take a request."""
+
+    def unfinished(self) -> str | None:
+        """Who waits for what, or None when nothing is left."""
+
+
 class Replica(ABC):
     """An engine that steps over batches, seen from the router."""
 
@@ -91,7 +117,9 @@ class Replica(ABC):
         self._row = 0
         self._on_end = on_end
         self._priority = replica_priority(index)
-        self._runner = StepRunner(clock, self._priority, self._boundary, self._step_that_runs)
+        runner = StepRunner(clock, self._priority, self._boundary, self._step_that_runs)
+        self._runner: Runner = runner
+        self.runners: tuple[StepRunner, ...] = (runner,)
         self._admissions = 0
 
     @property
@@ -110,14 +138,6 @@ class Replica(ABC):
     @abstractmethod
     def _step_that_runs(self) -> Step:
         """The step under way; one that leaps over several steps leaps no further than its end."""
-
-    def share(self, execution: Execution) -> None:
-        """From now on its steps run on devices and links that others may use."""
-        self._runner.share(execution)
-
-    def disturbed(self) -> None:
-        """Somebody else has become active on its devices or links."""
-        self._runner.disturbed()
 
     def unfinished(self) -> str | None:
         """Who waits for what, or None when nothing is left."""

@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from simpy import Event
 from simpy.events import EventPriority
 
 from simulator.clock import Clock
-from simulator.serving.execution import Execution, Step
+from simulator.serving.execution import NO_WAITS, Execution, Step, Waits
+
+
+class Runner(Protocol):
+    """One step, or one leap over several, at a time."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs and nothing is about to."""
+
+    def wake(self) -> None:
+        """Call the replica back now, when the other events of this instant have had their turn."""
+
+    def run(self, end_s: float) -> None:
+        """Run the step; it ends at ``end_s`` if nothing else is in its way."""
+
+    def rest(self) -> None:
+        """Nothing follows for now."""
+
+    def abort(self) -> None:
+        """What runs is void."""
+
+    def waits(self) -> Waits:
+        """What the step that just ended waited for; asked once."""
 
 
 class StepRunner:
@@ -18,7 +42,7 @@ class StepRunner:
     than its end: it is asked for when somebody else gets into its way.
     """
 
-    __slots__ = ("_clock", "_execution", "_on_end", "_pending", "_priority", "_under_way", "stepping")
+    __slots__ = ("_clock", "_execution", "_on_end", "_pending", "_under_way", "priority", "stepping")
 
     def __init__(
         self,
@@ -29,7 +53,7 @@ class StepRunner:
     ) -> None:
         self.stepping = False
         self._clock = clock
-        self._priority = priority
+        self.priority = priority
         self._on_end = on_end
         self._under_way = under_way
         self._pending: Event | None = None
@@ -46,13 +70,13 @@ class StepRunner:
 
     def wake(self) -> None:
         """Call ``on_end`` now, when the other events of this instant have had their turn."""
-        self._pending = self._clock.call_at(self._clock.now, self._priority, self._end)
+        self._pending = self._clock.call_at(self._clock.now, self.priority, self._end)
 
     def run(self, end_s: float) -> None:
         """Run until ``end_s``, or as long as it takes if somebody gets in the way; an earlier end is void."""
         self.stepping = True
         if self._execution is None or not self._execution.enter():
-            self._pending = self._clock.call_at(end_s, self._priority, self._end)
+            self._pending = self._clock.call_at(end_s, self.priority, self._end)
         else:
             self._walk(self._execution)
 
@@ -74,16 +98,16 @@ class StepRunner:
         if self._execution is not None:
             self._execution.abort()
 
-    def waits_s(self) -> tuple[float, float]:
-        """Seconds that the step that just ended waited for devices and for links; asked once."""
-        return (0.0, 0.0) if self._execution is None else self._execution.waits_s()
+    def waits(self) -> Waits:
+        """What the step that just ended waited for; asked once."""
+        return NO_WAITS if self._execution is None else self._execution.waits()
 
     def _walk(self, execution: Execution) -> None:
         self._pending = None
         execution.walk(self._under_way(), self._walked)
 
     def _walked(self, end_s: float) -> None:
-        self._pending = self._clock.call_at(end_s, self._priority, self._end)
+        self._pending = self._clock.call_at(end_s, self.priority, self._end)
 
     def _end(self, event: Event) -> None:
         if event is not self._pending:

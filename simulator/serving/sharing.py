@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from simulator.clock import Clock, replica_priority
+from simulator.clock import Clock
 from simulator.network.collectives import AllReduceModel
 from simulator.network.fluid import FluidNetwork, Resource
 from simulator.serving.execution import COMPUTE, HBM, Execution, GroupFootprints, Pieces
-from simulator.serving.replica import Replica
+from simulator.serving.pipeline import PipelineReplica
+from simulator.serving.replica import Target
+from simulator.serving.runner import StepRunner
 from simulator.topology.graph import Topology
 
 
@@ -35,21 +37,25 @@ def capacities(topology: Topology) -> dict[Resource, float]:
 
 @dataclass(frozen=True)
 class Hardware:
-    """What the replicas of a run share: a group for each, and what everything gives per second."""
+    """What the replicas of a run share: a group for each (or each of its stages), and all that it runs on."""
 
     groups: tuple[Group, ...]
     capacities: Mapping[Resource, float]
 
-    def share(self, clock: Clock, replicas: Sequence[Replica], *, closely: bool) -> FluidNetwork:
+    def share(self, clock: Clock, replicas: Sequence[Target], *, closely: bool) -> FluidNetwork:
         """The network that the replicas run on from now on; ``closely``: every step piece by piece."""
         network = FluidNetwork(clock, self.capacities)
-        for replica, group in zip(replicas, self.groups, strict=True):
-            replica.share(_execution(clock, network, group, replica, closely=closely))
+        runners = [runner for replica in replicas for runner in replica.runners]
+        for runner, group in zip(runners, self.groups, strict=True):
+            runner.share(_execution(clock, network, group, runner, closely=closely))
+        for replica in replicas:
+            if isinstance(replica, PipelineReplica):
+                replica.send_over(network)
         return network
 
 
 def _execution(
-    clock: Clock, network: FluidNetwork, group: Group, replica: Replica, *, closely: bool
+    clock: Clock, network: FluidNetwork, group: Group, runner: StepRunner, *, closely: bool
 ) -> Execution:
     footprints = GroupFootprints(network, group.gpus, group.all_reduce)
     return Execution(
@@ -58,7 +64,7 @@ def _execution(
         group.pieces,
         footprints,
         footprints.prepare(group.all_reduce.costs),
-        replica_priority(replica.index),
+        runner.priority,
         closely=closely,
-        on_disturbed=replica.disturbed,
+        on_disturbed=runner.disturbed,
     )

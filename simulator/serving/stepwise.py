@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from simulator.clock import Clock
-from simulator.serving.execution import Shape, Step
+from simulator.serving.execution import NO_WAITS, Shape, Step
 from simulator.serving.recorder import Recorder
 from simulator.serving.replica import Anchor, Limits, Replica, StepSeconds
 from simulator.serving.request import Request
@@ -50,12 +50,12 @@ class StepReplica(Replica):
 
     def _boundary(self) -> None:
         now_s = self._clock.now
-        waits_s = self._runner.waits_s()
+        waits = self._runner.waits()
         if self._decoding or self._chunks:
             self._row += 1
             self._rows.extend(self._step_row)
             self._end_step(now_s)
-        if any(waits_s):
+        if waits is not NO_WAITS:
             self._run = None
         self._start_step(now_s)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from simulator.serving.replica import Replica
+from simulator.serving.replica import Target
 from simulator.serving.routers.least_kv import LeastKv
 from simulator.serving.routers.least_outstanding import LeastOutstanding
 from simulator.serving.routers.power_of_two import PowerOfTwo
@@ -17,7 +17,7 @@ from simulator.streams import Streams
 class Router(Protocol):
     """Decides which replica takes the next request."""
 
-    def choices(self, replicas: Sequence[Replica], streams: Streams) -> Iterator[Replica]:
+    def choices(self, replicas: Sequence[Target], streams: Streams) -> Iterator[Target]:
         """The replica of each request, taken when it arrives."""
 
 

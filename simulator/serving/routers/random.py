@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from simulator.serving.replica import Replica
+from simulator.serving.replica import Target
 from simulator.streams import Streams
 
 
@@ -13,7 +13,7 @@ from simulator.streams import Streams
 class Random:
     """A replica drawn uniformly."""
 
-    def choices(self, replicas: Sequence[Replica], streams: Streams) -> Iterator[Replica]:
+    def choices(self, replicas: Sequence[Target], streams: Streams) -> Iterator[Target]:
         """The replica of each request, from the stream ``router``."""
         rng = streams("router")
         while True:

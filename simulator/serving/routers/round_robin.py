@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-from simulator.serving.replica import Replica
+from simulator.serving.replica import Target
 from simulator.streams import Streams
 
 
@@ -14,6 +14,6 @@ from simulator.streams import Streams
 class RoundRobin:
     """Each replica in turn, whatever its load."""
 
-    def choices(self, replicas: Sequence[Replica], streams: Streams) -> Iterator[Replica]:
+    def choices(self, replicas: Sequence[Target], streams: Streams) -> Iterator[Target]:
         """The replica of each request, in order of arrival."""
         return cycle(replicas)

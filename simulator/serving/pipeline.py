@@ -1,0 +1,334 @@
+"""A replica whose layers are cut into stages, with as many micro-batches in flight as there are stages.
+
+Each lane is a batch of its own: its requests go through the stages together, and the next micro-batch is
+formed when the last stage has sampled (vLLM keeps as many batches in flight as there are stages, and no
+request is in two of them). All lanes draw on one pool of KV blocks: a block holds the same tokens on every
+stage. A stage takes micro-batches one at a time, in the order in which they come.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from typing import Protocol
+
+from simpy import Event
+from simpy.events import EventPriority
+
+from simulator.clock import Clock, replica_priority
+from simulator.network.collectives import AffineCost
+from simulator.network.fluid import FluidNetwork
+from simulator.network.transfers import FluidPath, Path, TimedPath
+from simulator.serving.execution import NO_WAITS, Shape, Step, Waits
+from simulator.serving.recorder import Recorder
+from simulator.serving.replica import Limits, StepSeconds
+from simulator.serving.request import Request
+from simulator.serving.runner import StepRunner
+from simulator.serving.stepwise import StepReplica
+
+
+class StageSeconds(StepSeconds, Protocol):
+    """Seconds of a stage, and what it hands to the next."""
+
+    def send_bytes(self, tokens: int) -> float:
+        """Bytes that each of its ranks sends."""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What a replica of several stages costs."""
+
+    whole: StepSeconds
+    """A step through all stages."""
+    stages: tuple[StageSeconds, ...]
+    sends: tuple[AffineCost, ...]
+    """From each stage to the next, per byte that one rank sends."""
+
+
+class MicroBatch:
+    """A batch on its way through the stages."""
+
+    __slots__ = (
+        "arrived_s",
+        "bubble_s",
+        "device_wait_s",
+        "link_wait_s",
+        "on_end",
+        "send_s",
+        "shapes",
+        "void",
+    )
+
+    def __init__(self, shapes: Sequence[Shape], on_end: Callable[[], None]) -> None:
+        self.shapes = shapes
+        self.on_end = on_end
+        self.arrived_s = 0.0
+        self.bubble_s = 0.0
+        self.send_s = 0.0
+        self.device_wait_s = 0.0
+        self.link_wait_s = 0.0
+        self.void = False
+
+
+class PipelineStage:
+    """The GPUs of one stage: one micro-batch at a time, first come first served."""
+
+    def __init__(self, clock: Clock, priority: EventPriority, index: int, cost: StageSeconds) -> None:
+        self.cost = cost
+        self._clock = clock
+        self._index = index
+        self._queue: deque[MicroBatch] = deque()
+        self._step = Step(Shape(0, 0, 0, 0, 0, 0.0), 0.0, 0.0)
+        self.runner = StepRunner(clock, priority, self._ended, self._step_that_runs)
+        self._following: PipelineStage | None = None
+        self._path: Path | None = None
+
+    def precede(self, following: PipelineStage, path: Path) -> None:
+        """What it has done goes to the next stage."""
+        self._following = following
+        self._path = path
+
+    def arrive(self, batch: MicroBatch) -> None:
+        """Take the micro-batch when those before it are done."""
+        batch.arrived_s = self._clock.now
+        self._queue.append(batch)
+        if self.runner.idle:
+            self._begin()
+
+    def void(self) -> None:
+        """Whatever is in it is lost."""
+        self._queue.clear()
+        self.runner.abort()
+
+    def _begin(self) -> None:
+        now_s, batch = self._clock.now, self._queue[0]
+        batch.bubble_s += now_s - batch.arrived_s
+        shape, cost = batch.shapes[self._index], self.cost
+        base_s = cost.base_s(shape.decodes, shape.chunk_tokens, shape.chunks, shape.completions)
+        end_s = now_s + (base_s + cost.kv_s_per_token * shape.kv_tokens + shape.attention_s)
+        self._step = Step(shape, now_s, end_s)
+        self.runner.run(end_s)
+
+    def _step_that_runs(self) -> Step:
+        return self._step
+
+    def _ended(self) -> None:
+        batch = self._queue.popleft()
+        waits = self.runner.waits()
+        batch.device_wait_s += waits.device_s
+        batch.link_wait_s += waits.link_s
+        if self._queue:
+            self._begin()
+        else:
+            self.runner.rest()
+        self._hand_on(batch)
+
+    def _hand_on(self, batch: MicroBatch) -> None:
+        following, path = self._following, self._path
+        if following is None or path is None:
+            batch.on_end()
+            return
+
+        def arrived(alone_s: float, lost_s: float) -> None:
+            batch.send_s += alone_s
+            batch.link_wait_s += lost_s
+            if not batch.void:
+                following.arrive(batch)
+
+        shape = batch.shapes[self._index]
+        path.send(self.cost.send_bytes(shape.decodes + shape.chunk_tokens), arrived)
+
+
+class LaneRunner:
+    """Runs the steps of a lane: each is a micro-batch that goes through all stages."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        priority: EventPriority,
+        stages: Sequence[PipelineStage],
+        on_end: Callable[[], None],
+        under_way: Callable[[], Sequence[Shape]],
+    ) -> None:
+        self._clock = clock
+        self._priority = priority
+        self._stages = stages
+        self._on_end = on_end
+        self._shapes = under_way
+        self._pending: Event | None = None
+        self._batch: MicroBatch | None = None
+        self._waits = NO_WAITS
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs and nothing is about to."""
+        return self._pending is None and self._batch is None
+
+    def wake(self) -> None:
+        """Call ``on_end`` now, when the other events of this instant have had their turn."""
+        self._pending = self._clock.call_at(self._clock.now, self._priority, self._woken)
+
+    def run(self, end_s: float) -> None:
+        """Send the lane's batch through the stages; what else is in them decides when it ends."""
+        self._batch = MicroBatch(self._shapes(), self._ended)
+        self._stages[0].arrive(self._batch)
+
+    def rest(self) -> None:
+        """Nothing follows for now."""
+
+    def abort(self) -> None:
+        """What runs is void; the stages are emptied by the replica."""
+        self._pending = None
+        if self._batch is not None:
+            self._batch.void = True
+            self._batch = None
+
+    def waits(self) -> Waits:
+        """What the micro-batch that just ended waited for; asked once."""
+        waits, self._waits = self._waits, NO_WAITS
+        return waits
+
+    def _woken(self, event: Event) -> None:
+        if event is self._pending:
+            self._pending = None
+            self._on_end()
+
+    def _ended(self) -> None:
+        batch = self._batch
+        if batch is None:
+            return
+        self._batch = None
+        self._waits = Waits(batch.device_wait_s, batch.link_wait_s, batch.bubble_s, batch.send_s)
+        self._on_end()
+
+
+class Lane(StepReplica):
+    """One batch of a pipelined replica."""
+
+    def __init__(
+        self,
+        index: int,
+        clock: Clock,
+        cost: StepSeconds,
+        limits: Limits,
+        recorder: Recorder,
+        on_end: Callable[[Request], None],
+        stages: Sequence[PipelineStage],
+        pool: BlockPool,
+    ) -> None:
+        super().__init__(index, clock, cost, limits, recorder, on_end)
+        self._stages = stages
+        self._pool = pool
+        pool.lanes.append(self)
+        self._runner = LaneRunner(clock, self._priority, stages, self._boundary, self._shapes)
+        self.runners = ()
+
+    def wake(self) -> None:
+        """Blocks are free that it may have waited for."""
+        if self.waiting and self._runner.idle:
+            self._runner.wake()
+
+    @property
+    def blocks_used(self) -> int:
+        """Blocks of its own requests."""
+        return sum(self._blocks.values())
+
+    @property
+    def kv_blocks_used(self) -> int:
+        return self._pool.used
+
+    def _free_blocks(self) -> int:
+        return self._limits.num_blocks - self._pool.used
+
+    def _free(self, request: Request) -> None:
+        super()._free(request)
+        self._pool.freed(self)
+
+    def _shapes(self) -> tuple[Shape, ...]:
+        chunks = [(request.chunk_tokens, request.prefilled) for request in self._chunks]
+        whole = self._step.shape
+        return tuple(
+            whole._replace(attention_s=sum(stage.cost.attention_s(*chunk) for chunk in chunks))
+            for stage in self._stages
+        )
+
+
+class BlockPool:
+    """The KV blocks of a replica, which its lanes share."""
+
+    def __init__(self) -> None:
+        self.lanes: list[Lane] = []
+
+    @property
+    def used(self) -> int:
+        """Blocks in use."""
+        return sum(lane.blocks_used for lane in self.lanes)
+
+    def freed(self, by: Lane) -> None:
+        """A lane gave blocks back."""
+        for lane in self.lanes:
+            if lane is not by:
+                lane.wake()
+
+
+class PipelineReplica:
+    """A replica of several stages, seen from the router."""
+
+    def __init__(
+        self,
+        index: int,
+        clock: Clock,
+        pipeline: Pipeline,
+        limits: Limits,
+        recorder: Recorder,
+        on_end: Callable[[Request], None],
+    ) -> None:
+        count = len(pipeline.stages)
+        first = index * count
+        priority = replica_priority(first)
+        self.index = index
+        self.stages = [PipelineStage(clock, priority, *stage) for stage in enumerate(pipeline.stages)]
+        self._sends = pipeline.sends
+        self._clock = clock
+        self._join([TimedPath(clock, send, priority) for send in pipeline.sends])
+        self.runners = tuple(stage.runner for stage in self.stages)
+        pool = BlockPool()
+        share = replace(limits, max_num_seqs=-(-limits.max_num_seqs // count))
+        self.lanes = [
+            Lane(first + lane, clock, pipeline.whole, share, recorder, on_end, self.stages, pool)
+            for lane in range(count)
+        ]
+
+    def send_over(self, network: FluidNetwork) -> None:
+        """From now on its stages send over links that others may use."""
+        self._join([FluidPath(self._clock, network, send, "pipeline") for send in self._sends])
+
+    def _join(self, paths: Sequence[Path]) -> None:
+        for (stage, following), path in zip(pairwise(self.stages), paths, strict=True):
+            stage.precede(following, path)
+
+    @property
+    def outstanding(self) -> int:
+        """Requests that have not ended."""
+        return sum(lane.outstanding for lane in self.lanes)
+
+    @property
+    def waiting(self) -> list[Request]:
+        """Requests that no batch has taken yet."""
+        return list(chain.from_iterable(lane.waiting for lane in self.lanes))
+
+    @property
+    def kv_blocks_used(self) -> int:
+        """Blocks in use during the steps that run now."""
+        return self.lanes[0].kv_blocks_used
+
+    def submit(self, request: Request) -> None:
+        """Take a request from the router: into the lane that has the fewest."""
+        min(self.lanes, key=lambda lane: lane.outstanding).submit(request)
+
+    def unfinished(self) -> str | None:
+        """Who waits for what, or None when nothing is left."""
+        found = [line for lane in self.lanes if (line := lane.unfinished())]
+        return "; ".join(found) or None
