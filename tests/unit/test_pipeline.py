@@ -27,7 +27,13 @@ class StageCost(LinearCost):
 def _serve(
     traffic: Traffic, stages: int = 2, send_s: float = 0.0, seqs: int = 8, blocks: int = 100, **cost: float
 ) -> Record:
-    plain = {"fixed_s": 1.0, "per_token_s": 0.0, "per_prompt_s": 0.0, "kv_s_per_token": 0.0, "per_pair_s": 0.0}
+    plain = {
+        "fixed_s": 1.0,
+        "per_token_s": 0.0,
+        "per_prompt_s": 0.0,
+        "kv_s_per_token": 0.0,
+        "per_pair_s": 0.0,
+    }
     values = plain | cost
     one = StageCost(**values)
     whole = StageCost(**{name: stages * value for name, value in values.items()})
@@ -51,7 +57,7 @@ def test_two_micro_batches_keep_two_stages_busy() -> None:
 
 
 def test_a_send_takes_time_in_which_the_stage_goes_on() -> None:
-    """A: stage 0 until 1 s, sent until 1.5 s, stage 1 until 2.5 s; a round takes 2.5 s and both fit into it."""
+    """A: stage 0 until 1 s, sent until 1.5 s, stage 1 until 2.5 s; both fit into 2.5 s."""
     record = _serve([(0.0, 1, 3), (0.0, 1, 3)], send_s=0.5)
     assert record.request("finish_s").tolist() == [7.5, 8.5]
 
@@ -70,7 +76,7 @@ def test_a_slow_stage_sets_the_pace() -> None:
 
 
 def test_lanes_draw_on_one_pool_of_blocks() -> None:
-    """Six blocks: a request of 3 + 3 tokens needs 5 in the end; the second waits for or loses its blocks."""
+    """Six blocks: a request of 3 + 3 tokens needs 5 in the end; one of them waits or loses its own."""
     record = _serve([(0.0, 3, 3), (0.0, 3, 3)], blocks=6)
     assert len(record.preemptions) > 0
     assert (record.request("status") == 0).all()
