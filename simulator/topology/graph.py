@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise, product
+from math import inf
+from typing import Any, NamedTuple
 
 import networkx as nx
 
+from simulator.errors import InputError
 from simulator.hardware import Device, Link, LinkKind
 from simulator.topology.builder import GPU, NIC, NVSWITCH, GraphBuilder
 from simulator.topology.join import join_hosts
@@ -30,12 +33,19 @@ Edge = tuple[str, str]
 """One direction of a link: from a node to its neighbour."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(NamedTuple):
     """A share of the bytes of a route on one direction of a link."""
 
     edge: Edge
     share: float
+
+
+class _Way(NamedTuple):
+    """All best paths between two nodes, together."""
+
+    hops: tuple[Hop, ...]
+    latency_s: float
+    cost: int
 
 
 @dataclass(frozen=True)
@@ -75,7 +85,10 @@ class Topology:
         self._anywhere = Paths(graph, HOP_COST)
         self._inside = Paths(graph, {kind: cost for kind, cost in HOP_COST.items() if kind != "network"})
         self._across = Paths(graph, {"network": 1})
-        self._routes: dict[Edge, tuple[Hop, ...]] = {}
+        self._links: dict[Edge, Link] = dict(_both_ways(graph, "link"))
+        self._bandwidths: dict[Edge, float] = dict(_both_ways(graph, "bandwidth_bytes_per_s"))
+        self._latencies_s = {edge: link.latency.value for edge, link in self._links.items()}
+        self._ways: dict[Edge, _Way] = {}
 
     def device(self, gpu: str) -> Device:
         """What a GPU is."""
@@ -83,13 +96,11 @@ class Topology:
 
     def link(self, edge: Edge) -> Link:
         """The class of a link."""
-        link: Link = self.graph.edges[edge]["link"]
-        return link
+        return self._links[edge]
 
     def bandwidth_bytes_per_s(self, edge: Edge) -> float:
         """One direction of a link."""
-        bandwidth: float = self.graph.edges[edge]["bandwidth_bytes_per_s"]
-        return bandwidth
+        return self._bandwidths[edge]
 
     def host(self, node: str) -> int | None:
         """The box or rack of a node; None is between them."""
@@ -124,14 +135,15 @@ class Topology:
 
     def route(self, source: str, target: str) -> tuple[Hop, ...]:
         """How bytes spread over the best paths: in proportion to the bandwidth of each."""
-        known = self._routes.get((source, target))
-        if known is None:
-            known = self._routes[source, target] = self._spread(self.paths(source, target))
-        return known
+        return self._way(source, target).hops
 
     def latency_s(self, source: str, target: str) -> float:
         """Latency of the slowest of the best paths."""
-        return self.pair(source, target).latency_s
+        return self._way(source, target).latency_s
+
+    def distance(self, source: str, target: str) -> int:
+        """Sum of the costs of the hops; orders pairs as NCCL's path types do, near ones first."""
+        return self._way(source, target).cost
 
     def pair(self, source: str, target: str) -> Pair:
         """What joins two nodes."""
@@ -187,11 +199,24 @@ class Topology:
             pairs=dict(pairs),
         )
 
+    def _way(self, source: str, target: str) -> _Way:
+        known = self._ways.get((source, target))
+        if known is None:
+            paths = self.paths(source, target)
+            if not paths:
+                raise InputError(f"no link of {self.system.name} leads from {source} to {target}")
+            known = self._ways[source, target] = _Way(
+                self._spread(paths),
+                max(self._path_latency_s(path) for path in paths),
+                sum(HOP_COST[self.link(edge).kind] for edge in pairwise(paths[0])),
+            )
+        return known
+
     def _width(self, path: tuple[str, ...]) -> float:
-        return min(self.bandwidth_bytes_per_s(edge) for edge in pairwise(path))
+        return min(map(self._bandwidths.__getitem__, pairwise(path)), default=inf)
 
     def _path_latency_s(self, path: tuple[str, ...]) -> float:
-        return sum(self.link(edge).latency.value for edge in pairwise(path))
+        return sum(map(self._latencies_s.__getitem__, pairwise(path)))
 
     def _spread(self, paths: list[tuple[str, ...]]) -> tuple[Hop, ...]:
         widths = [self._width(path) for path in paths]
@@ -200,7 +225,7 @@ class Topology:
         for path, width in zip(paths, widths, strict=True):
             for edge in pairwise(path):
                 shares[edge] += width / total
-        return tuple(Hop(edge, share) for edge, share in shares.items())
+        return tuple(map(Hop, shares, shares.values()))
 
     def _legs(self, source: str, target: str) -> list[list[Path]]:
         """The best paths of each part of the way."""
@@ -226,6 +251,13 @@ class Topology:
 
     def _has_pcie(self, path: Path) -> bool:
         return any(self.link(edge).kind == "pcie" for edge in pairwise(path))
+
+
+def _both_ways(graph: nx.Graph[str], attribute: str) -> Iterator[tuple[Edge, Any]]:
+    """An attribute of each link, by both of its directions."""
+    for one, other, data in graph.edges(data=True):
+        yield (one, other), data[attribute]
+        yield (other, one), data[attribute]
 
 
 def build_topology(system: System, devices: Mapping[str, Device], links: Mapping[str, Link]) -> Topology:
