@@ -16,7 +16,6 @@ from simpy.events import EventPriority
 
 from simulator.clock import Clock
 from simulator.cost.passage import Collective, Passage, Work
-from simulator.hardware import Algorithm
 from simulator.network.collectives import AffineCost, AllReduceModel
 from simulator.network.fluid import Flow, FluidNetwork, Footprint, Parts
 from simulator.network.transfers import link_footprint
@@ -93,7 +92,7 @@ class GroupFootprints:
         self._all_reduce = all_reduce
         self._compute = network.footprint({(gpu, COMPUTE): 1.0 for gpu in gpus})
         self._hbm = network.footprint({(gpu, HBM): 1.0 for gpu in gpus})
-        self._phases: dict[Algorithm, list[tuple[Footprint, float, float]]] = {}
+        self._phases: dict[AffineCost, list[tuple[Footprint, float, float]]] = {}
         self._collectives: dict[float, tuple[Leg, ...]] = {}
         self._works: dict[Work, Leg] = {}
 
@@ -126,14 +125,14 @@ class GroupFootprints:
             yield Leg(s_per_byte * nbytes, ((footprint, 1.0),), heaviest * nbytes, float("inf"), link=True)
 
     def _phases_of(self, cost: AffineCost) -> list[tuple[Footprint, float, float]]:
-        known = self._phases.get(cost.algorithm)
+        known = self._phases.get(cost)
         if known is None:
             known = [
                 (*link_footprint(self._network, phase.loads, phase.s_per_byte), phase.s_per_byte)
                 for phase in cost.phases
                 if phase.s_per_byte > 0.0
             ]
-            self._phases[cost.algorithm] = known
+            self._phases[cost] = known
         return known
 
 
