@@ -13,7 +13,7 @@ from simulator.spec import Bytes, BytesPerS, FlopPerS, PerS, Seconds, Sourced, S
 
 Dtype = Literal["bf16", "fp8", "nvfp4"]
 KvDtype = Literal["bf16", "fp8"]
-Algorithm = Literal["ring", "one-shot", "two-shot", "recursive-doubling", "in-switch"]
+Algorithm = Literal["ring", "one-shot", "two-shot", "recursive-doubling", "in-switch", "hierarchical"]
 LinkKind = Literal["nvlink", "xgmi", "c2c", "memory", "pcie", "socket", "network"]
 
 
