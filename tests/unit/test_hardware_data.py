@@ -53,13 +53,14 @@ def test_a_device_has_kernel_constants_for_every_peak_and_for_its_kv_cache(name:
     device = CATALOG.device(name)
     family = CATALOG.family(device.family)
     assert device.peak.keys() <= family.gemm.keys()
-    assert set(family.attention_decode) == set(family.attention_prefill) == {"bf16", "fp8"}
+    cached = {"bf16", "fp8"} & set(device.peak)
+    assert set(family.attention_decode) == set(family.attention_prefill) == cached
 
 
 @pytest.mark.parametrize("name", DEVICES)
-def test_a_driver_shows_a_little_less_memory_than_the_vendor_prints(name: str) -> None:
+def test_a_driver_shows_at_most_the_memory_that_the_vendor_prints(name: str) -> None:
     device = CATALOG.device(name)
-    assert 0.9 < device.memory_capacity.value / device.memory_nameplate.value < 1.0
+    assert 0.9 < device.memory_capacity.value / device.memory_nameplate.value <= 1.0
 
 
 @pytest.mark.parametrize("name", DEVICES)
@@ -103,7 +104,7 @@ def test_a_kernel_takes_microseconds_before_it_does_anything() -> None:
         for path, figure in figures(family):
             if re.search(r"\.(fixed|per_sqrt_k)$", path):
                 assert isinstance(figure.value, float)
-                assert 1e-6 < figure.value < 3e-5, path
+                assert 0.5e-6 < figure.value < 3e-5, path
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,9 @@ class Box(Spec):
     sockets: Count
     pcie_switches: Count
     pcie: str
-    """From a PCIe switch to a GPU or a NIC, and to the CPU."""
+    """From a PCIe switch to a GPU or a NIC."""
+    uplink: str | None = None
+    """From a PCIe switch to its CPU; None is that of ``pcie``."""
     socket_link: str | None = None
     memory: Sourced[Bytes]
     """Of one socket."""
@@ -45,11 +47,6 @@ class Box(Spec):
         return self.gpus
 
     @property
-    def uplink(self) -> str:
-        """From a PCIe switch to its CPU."""
-        return self.pcie
-
-    @property
     def device_names(self) -> tuple[str, ...]:
         """Devices that it names."""
         return (self.device,)
@@ -57,8 +54,8 @@ class Box(Spec):
     @property
     def link_names(self) -> tuple[str, ...]:
         """Classes of link that it names."""
-        sockets = () if self.socket_link is None else (self.socket_link,)
-        return (self.pcie, self.uplink, self.network, self.memory_link, *sockets)
+        optional = [link for link in (self.uplink, self.socket_link) if link is not None]
+        return (self.pcie, self.network, self.memory_link, *optional)
 
     def build_host(self, builder: GraphBuilder) -> None:
         """Sockets, their memory and their PCIe switches."""
@@ -70,7 +67,9 @@ class Box(Spec):
                 builder.join(f"cpu{socket - 1}", cpu, self.socket_link)
         for index in range(self.pcie_switches):
             socket = index * self.sockets // self.pcie_switches
-            builder.join(builder.node(f"pcisw{index}", PCIE_SWITCH, socket), f"cpu{socket}", self.uplink)
+            builder.join(
+                builder.node(f"pcisw{index}", PCIE_SWITCH, socket), f"cpu{socket}", self.uplink or self.pcie
+            )
 
     def build_devices(self, builder: GraphBuilder, staged: bool = False) -> None:
         """GPUs, each with the NICs that come with it."""
