@@ -116,7 +116,7 @@ FAULTS = {
         ["topology: no", "gb300-nvl72"],
     ),
     "an unknown kind": ("catalog device", ["no kind of entry called 'device'", "devices"]),
-    "an unknown entry": ("catalog devices h20", ["no device called 'h20'", "h200"]),
+    "an unknown entry": ("catalog devices h200-smx", ["no device called 'h200-smx'", "h200-sxm-141gb"]),
     "a graph of an unknown system": ("topology gb30-nvl72", ["no topology", "gb300-nvl72"]),
 }
 

@@ -47,7 +47,7 @@ CASES = [(name, False) for name in CATALOG.names("topologies")] + [(name, True) 
 @settings(max_examples=60)
 @given(st.sampled_from(CASES), st.randoms(use_true_random=False))
 def test_names_of_nodes_change_no_route(case: tuple[str, bool], random: object) -> None:
-    """Other names, assigned at random: the same bandwidth, latency, hops and loads between the same places."""
+    """Other names, at random: the same bandwidth, latency, hops and loads between the same places."""
     original = topology(*case)
     numbers = list(range(len(original.graph)))
     random.shuffle(numbers)  # type: ignore[attr-defined]

@@ -93,7 +93,7 @@ def test_without_peer_to_peer_traffic_passes_through_host_memory() -> None:
 
 
 def test_cards_share_the_uplink_of_their_switch() -> None:
-    """Ring over four L40S of a switch: four flows up and four down, each link a quarter at 0.64 of 31.5 GB/s."""
+    """Ring over four L40S of a switch: four flows up and four down, a quarter each of 0.64 of 31.5 GB/s."""
     box = system("l40s-8")
     _, _, seconds = all_reduce_model(box, box.gpus[:4]).cost(512 * MIB)
     bus_bytes_per_s = 2 * 3 / 4 * 512 * MIB / seconds
