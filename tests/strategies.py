@@ -94,7 +94,7 @@ def limits(draw: st.DrawFn) -> Limits:
 @st.composite
 def traffic(draw: st.DrawFn, most: int = 30) -> Traffic:
     """Bursts, ties with one another and with step boundaries, single-token outputs, long prompts."""
-    gaps = st.one_of(st.just(0.0), st.sampled_from([1 / 256, 5e-3, 0.02, 0.1]), st.floats(0.0, 0.2))
+    gaps = st.one_of(st.just(0.0), st.sampled_from([1 / 256, 5e-3, 0.02, 0.1]), st.floats(1e-9, 0.2))
     requests = draw(
         st.lists(
             st.tuples(gaps, st.integers(1, 90), st.one_of(st.just(1), st.integers(1, 40))),
