@@ -44,7 +44,7 @@ def relabelled(original: Topology, names: dict[str, str]) -> Topology:
 CASES = [(name, False) for name in CATALOG.names("topologies")] + [(name, True) for name in JOINS]
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.sampled_from(CASES), st.randoms(use_true_random=False))
 def test_names_of_nodes_change_no_route(case: tuple[str, bool], random: object) -> None:
     """Other names, at random: the same bandwidth, latency, hops and loads between the same places."""
@@ -67,7 +67,7 @@ def test_names_of_nodes_change_no_route(case: tuple[str, bool], random: object) 
         assert other.bisection_bytes_per_s() == pytest.approx(original.bisection_bytes_per_s())
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(CASES), st.data())
 def test_a_route_carries_all_bytes_from_end_to_end(case: tuple[str, bool], data: st.DataObject) -> None:
     """What goes into a node on the way comes out of it, and no direction of a link is used twice."""
@@ -85,7 +85,7 @@ def test_a_route_carries_all_bytes_from_end_to_end(case: tuple[str, bool], data:
     assert net == pytest.approx(expected)
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(CASES), st.data())
 def test_gpus_and_memories_forward_only_what_is_staged_in_them(
     case: tuple[str, bool], data: st.DataObject
