@@ -34,10 +34,7 @@ def ring_order(topology: Topology, ranks: Sequence[str]) -> tuple[str, ...]:
 
 def node_groups(topology: Topology, ranks: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """The ranks of each node, each in the order of its ring; nodes in the order of their first rank."""
-    groups: dict[object, list[str]] = {}
-    for rank in ranks:
-        groups.setdefault(topology.graph.nodes[rank].get("host", 0), []).append(rank)
-    return tuple(ring_order(topology, group) for group in groups.values())
+    return tuple(ring_order(topology, group) for group in topology.hosts(ranks).values())
 
 
 def rail_rings(nodes: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:

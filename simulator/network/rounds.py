@@ -122,7 +122,7 @@ def affine_cost(topology: Topology, algorithm: Method, parts: Sequence[Part]) ->
 def link_loads(topology: Topology, one: Round) -> dict[Edge, float]:
     """Bytes on each direction of each link in a round, as a share of the message."""
     loads: dict[Edge, float] = defaultdict(float)
-    for source, target, share in one.transfers:
+    for source, target, share in one.transfers:  # to itself: no hops
         for hop in topology.route(source, target):
             loads[hop.edge] += share * hop.share
     return loads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from math import inf
@@ -176,6 +176,15 @@ class Topology:
             return 0.0
         flow.add_edges_from(("source", gpu) for gpu in self.gpus[:half])
         flow.add_edges_from((gpu, "sink") for gpu in self.gpus[half:])
+        return float(nx.maximum_flow_value(flow, "source", "sink"))
+
+    def cut_bytes_per_s(self, inside: Sequence[str], outside: Sequence[str]) -> float:
+        """What the narrowest cut between two sets of nodes carries, one direction, over any links."""
+        flow: nx.DiGraph[str] = nx.DiGraph()
+        for edge, bandwidth_bytes_per_s in self._bandwidths.items():
+            flow.add_edge(*edge, capacity=bandwidth_bytes_per_s)
+        flow.add_edges_from(("source", node) for node in inside)
+        flow.add_edges_from((node, "sink") for node in outside)
         return float(nx.maximum_flow_value(flow, "source", "sink"))
 
     def facts(self) -> Facts:
