@@ -12,6 +12,7 @@ from simulator.hardware import Algorithm, Dtype, KvDtype
 from simulator.serving.routers import ROUTERS
 from simulator.spec import Count, Seconds, Spec
 from simulator.topology.join import Join, JoinKind
+from simulator.topology.placement import Listed, Policy
 from simulator.workload import Workload
 
 DEFAULT_PRESET = "azure-conv"
@@ -37,6 +38,16 @@ class Deployment(Spec):
     gpu_memory_utilization: Fraction | None = None
     num_gpu_blocks_override: Count | None = None
     all_reduce: Literal["auto"] | Algorithm = "auto"
+    placement: Policy | Listed = "packed"
+
+    @field_validator("placement", mode="before")
+    @classmethod
+    def _listed_gpus(cls, value: Any) -> Any:
+        """On the command line replicas are parted by semicolons and their GPUs by commas."""
+        if not isinstance(value, str) or not ({*value} & {*",;"} or value.isdecimal()):
+            return value
+        replicas = [[gpu.strip() for gpu in replica.split(",")] for replica in value.strip(" ;").split(";")]
+        return [[int(gpu) if gpu.isdecimal() else gpu for gpu in replica] for replica in replicas]
 
     @field_validator("router")
     @classmethod

@@ -24,6 +24,7 @@ from simulator.serving.sharing import Group, Hardware, capacities
 from simulator.streams import Streams
 from simulator.topology.graph import Topology, build_topology
 from simulator.topology.join import Join
+from simulator.topology.placement import place
 from simulator.workload import TrafficSummary, traffic
 
 Progress = Callable[[int], None]
@@ -129,7 +130,8 @@ def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
     memory = estimate.budget(tp, pp, gpus)
     replicas = _replicas(scenario, gpus, tp * pp)
     force = None if deployment.all_reduce == "auto" else deployment.all_reduce
-    groups = [topology.gpus[first : first + tp] for first in range(0, replicas * pp * tp, tp)]
+    placed = place(topology, deployment.placement, [tp * pp] * replicas)
+    groups = [ranks[first : first + tp] for ranks in placed for first in range(0, tp * pp, tp)]
     all_reduces = [all_reduce_model(topology, group, force) for group in groups]
 
     @cache
@@ -252,7 +254,8 @@ def _replicas(scenario: Scenario, gpus: int, each: int) -> int:
     asked = scenario.deployment.replicas
     most = gpus // each
     if asked == "auto":
-        return most
+        placement = scenario.deployment.placement
+        return most if isinstance(placement, str) else len(placement)
     if asked > most:
         raise InputError(
             f"{asked} replicas of {each} GPUs need {asked * each} of the {gpus} GPUs of {scenario.topology}",

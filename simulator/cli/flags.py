@@ -74,6 +74,13 @@ FLAGS = (
     _deployment("gpu_memory_utilization", "Share of a GPU's memory that the engine may use." + _ENGINES),
     _deployment("num_gpu_blocks_override", "KV cache blocks of a replica.  [default: what the memory holds]"),
     _deployment("all_reduce", "Algorithm of the all-reduce; auto is the fastest at each size."),
+    Flag(
+        "--placement",
+        ("deployment", "placement"),
+        "GPUs of the replicas: side by side, dealt out over nodes, sockets and bridges, or listed by name or"
+        " place, as '0,1;2,3'.",
+        metavar="packed|spread|GPU,..;GPU,..",
+    ),
     Flag("--workload", ("workload", "preset"), "Traffic preset of the catalogue.", ("workload", "trace")),
     Flag("--trace", ("workload", "trace"), "CSV of requests to replay.", ("workload", "preset"), "FILE"),
     _workload("trace_format", "Form of the trace; auto looks at its header."),

@@ -135,7 +135,8 @@ def _gpu_links(plan: Plan) -> float:
     graph = plan.topology.graph
     return max(
         sum(float(edge["bandwidth_bytes_per_s"]) for _, _, edge in graph.edges(gpu, data=True))
-        for gpu in plan.topology.gpus[: plan.gpus_used]
+        for group in plan.groups
+        for gpu in group
     )
 
 

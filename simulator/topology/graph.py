@@ -29,6 +29,8 @@ HOP_COST: dict[LinkKind, int] = {
 }
 """A path over a better class of link is preferred up to a thousand hops, in the order of NCCL's paths."""
 
+SCALE_UP: frozenset[LinkKind] = frozenset({"nvlink", "xgmi"})
+
 Edge = tuple[str, str]
 """One direction of a link: from a node to its neighbour."""
 
@@ -113,6 +115,16 @@ class Topology:
         for node in nodes:
             found[self.host(node)].append(node)
         return {host: tuple(there) for host, there in found.items()}
+
+    def islands(self) -> list[tuple[str, ...]]:
+        """GPUs that reach one another over scale-up links (NVLink, xGMI), in order of their place."""
+        linked = nx.subgraph_view(self.graph, filter_edge=lambda *edge: self.link(edge).kind in SCALE_UP)
+        places = {gpu: place for place, gpu in enumerate(self.gpus)}
+        islands = [
+            tuple(sorted((node for node in island if node in places), key=places.__getitem__))
+            for island in nx.connected_components(linked)
+        ]
+        return sorted((island for island in islands if island), key=lambda island: places[island[0]])
 
     def nic(self, node: str) -> str | None:
         """The NIC by which a node reaches other hosts: its own, else the nearest of its host."""
