@@ -252,13 +252,17 @@ def _costs(topology: Topology, ranks: Sequence[str], algorithm: AllReduceAlgorit
 
 
 def _half_costs(topology: Topology, ranks: Sequence[str], *, inside_first: bool) -> list[AffineCost]:
-    """Of a reduce-scatter or an all-gather: along a ring, between all pairs, or node by node."""
+    """Of a reduce-scatter or an all-gather: along a ring, between all pairs, or node by node.
+
+    NCCL's ring does half of its all-reduce; the kernels of vLLM that are measured as two-shot do no halves.
+    """
     if len(ranks) == 1:
         return []
     found = [affine_cost(topology, "ring", [_ring_part(rings, 1)]) for rings in _rings(topology, ranks)]
     nodes = _even_nodes(topology, ranks)
     if len(node_groups(topology, ranks)) == 1:
-        found.append(affine_cost(topology, "two-shot", [_pairs_half(len(ranks), [ranks])]))
+        direct = replace(_pairs_half(len(ranks), [ranks]), algorithm=None)
+        found.append(affine_cost(topology, "two-shot", [direct]))
     if nodes:
         columns = list(zip(*nodes, strict=True))
         for inside, between in product(_halves(topology, nodes), _halves_between(columns)):

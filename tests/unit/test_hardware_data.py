@@ -11,8 +11,9 @@ import pytest
 
 from simulator.catalog import Catalog
 from simulator.hardware import Device, KernelFamily, Link, WithSources, figures
-from simulator.network.collectives import all_reduce_model
+from simulator.network.collectives import all_gather_model, all_reduce_model, reduce_scatter_model
 from simulator.simulation import load_topology
+from simulator.topology.join import Join
 
 CATALOG = Catalog()
 GIB = 2.0**30
@@ -167,3 +168,33 @@ def test_a_small_all_reduce_takes_what_was_measured_within_15_percent(
     topology = load_topology(system, CATALOG)
     _, latency_s, bandwidth_s = all_reduce_model(topology, topology.gpus[:gpus]).cost(nbytes)
     assert latency_s + bandwidth_s == pytest.approx(measured_s, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("system", "gpus", "gather", "scatter"),
+    [
+        ("hgx-h200-8", 4, 316.6e9, 311.1e9),
+        ("hgx-h200-8", 8, 336.8e9, 337.1e9),
+        ("gb300-nvl72", 4, 571.7e9, 555.6e9),
+    ],
+)
+def test_half_a_ring_is_as_fast_as_nccls_halves_within_10_percent(
+    system: str, gpus: int, gather: float, scatter: float
+) -> None:
+    """Bus bandwidth of NCCL 2.29 at 512 MiB, same tables: (n-1)/n of the message a second."""
+    topology = load_topology(system, CATALOG)
+    for model, measured in ((all_gather_model, gather), (reduce_scatter_model, scatter)):
+        best = model(topology, topology.gpus[:gpus]).best(512 * MIB)
+        assert best is not None
+        bus = 512 * MIB * (gpus - 1) / gpus / best.seconds(512 * MIB)
+        assert bus == pytest.approx(measured, rel=0.1)
+
+
+def test_four_nodes_by_rails_are_faster_than_published_by_the_stated_error() -> None:
+    """36.5 GB/s a NIC over four nodes (ml-engineering, August 2026); docs/model.md states 20 % less time."""
+    topology = load_topology("hgx-h200-8", CATALOG, Join(nodes=4))
+    nbytes = 8 * 1024 * MIB
+    best = all_reduce_model(topology, topology.gpus).best(nbytes)
+    assert best is not None
+    per_nic = nbytes * 2 * 31 / 32 / 8 / best.seconds(nbytes)
+    assert 36.5e9 / per_nic == pytest.approx(0.8, abs=0.01)
