@@ -34,6 +34,7 @@ SAMPLES = {
     "--gpu-memory-utilization": "0.83",
     "--num-gpu-blocks-override": "1234",
     "--all-reduce": "two-shot",
+    "--placement": "spread",
     "--workload": "azure-code",
     "--trace": "t.csv",
     "--trace-format": "native",
