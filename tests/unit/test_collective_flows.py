@@ -7,15 +7,18 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from simulator.clock import Clock
-from simulator.network.collectives import ALGORITHMS, AffineCost, Round, affine_cost
+from simulator.hardware import Algorithm
+from simulator.network.collectives import ALGORITHMS, Ring
 from simulator.network.fluid import Flow, FluidNetwork
-from simulator.serving.execution import link_footprint
+from simulator.network.rounds import AffineCost, Part, affine_cost
+from simulator.network.transfers import link_footprint
 from simulator.serving.sharing import capacities
 from simulator.topology.graph import Topology
 from tests import fabrics
 
 NVLINK = fabrics.link("nvlink", "nvlink", 400e9)
 PCIE = fabrics.link("pcie", "pcie", 50e9)
+UPI = fabrics.link("upi", "socket", 60e9)
 ETHERNET = fabrics.link("ethernet", "network", 25e9)
 
 FABRICS = {
@@ -24,18 +27,25 @@ FABRICS = {
     "switch of 5": fabrics.switch(5, NVLINK),
     "switch of 8": fabrics.switch(8, NVLINK, reduces=True),
     "PCIe tree": fabrics.pcie_tree(PCIE),
-    "bridged quad": fabrics.bridged_quad(NVLINK, PCIE),
-    "rails": fabrics.rails(2, 4, NVLINK, ETHERNET),
+    "two sockets": fabrics.two_sockets(PCIE, UPI),
+    "bridged pairs": fabrics.two_sockets(PCIE, UPI, NVLINK, 2),
+    "bridged quads": fabrics.two_sockets(PCIE, UPI, NVLINK, 4),
+    "rails": fabrics.rails(2, 4, NVLINK, PCIE, ETHERNET),
 }
-NAMES = {algorithm.name: algorithm for algorithm in ALGORITHMS}
 NBYTES = 3e6
 
 
-def _rounds(topology: Topology, name: str) -> tuple[Round, ...]:
-    return NAMES[name].rounds(topology, topology.gpus)
+def _cases() -> Iterator[tuple[str, str, tuple[Part, ...]]]:
+    """Every form of every algorithm that works on a fabric."""
+    for fabric, topology in FABRICS.items():
+        for algorithm in ALGORITHMS:
+            for parts in algorithm.variants(topology, topology.gpus):
+                yield fabric, algorithm.name, parts
 
 
-CASES = [(fabric, name) for fabric, topology in FABRICS.items() for name in NAMES if _rounds(topology, name)]
+CASES = pytest.mark.parametrize(
+    ("fabric", "name", "parts"), [pytest.param(*case, id=f"{case[1]} on {case[0]}") for case in _cases()]
+)
 
 
 class Chain:
@@ -78,39 +88,40 @@ def _as_phases(topology: Topology, cost: AffineCost) -> float:
     return chain.run(stages())
 
 
-def _as_transfers(topology: Topology, rounds: Sequence[Round]) -> float:
+def _as_transfers(topology: Topology, parts: Sequence[Part]) -> float:
     """Seconds of one flow from rank to rank for every transfer, round after round."""
     chain = Chain(topology)
+    rounds = [again for part in parts for one in part.rounds for again in [one] * one.times]
 
     def stages() -> Iterator[None]:
         for one in rounds:
-            for _ in range(one.times):
-                for source, target, share in one.transfers:
-                    route = {hop.edge: hop.share for hop in topology.route(source, target)}
-                    chain.flow(((chain.network.footprint(route), 1.0),), share * NBYTES)
-                yield
+            for source, target, share in one.transfers:
+                route = {hop.edge: hop.share for hop in topology.route(source, target)}
+                chain.flow(((chain.network.footprint(route), 1.0),), share * NBYTES)
+            yield
 
     return chain.run(stages())
 
 
-@pytest.mark.parametrize(("fabric", "name"), CASES)
-def test_a_collective_as_one_flow_a_phase_takes_its_affine_cost(fabric: str, name: str) -> None:
-    topology = FABRICS[fabric]
-    cost = affine_cost(topology, NAMES[name].name, len(topology.gpus), _rounds(topology, name))
-    assert _as_phases(topology, cost) == pytest.approx(cost.s_per_byte * NBYTES, rel=1e-9)
+@CASES
+def test_a_collective_as_one_flow_a_phase_takes_its_affine_cost(
+    fabric: str, name: Algorithm, parts: tuple[Part, ...]
+) -> None:
+    cost = affine_cost(FABRICS[fabric], name, parts)
+    assert _as_phases(FABRICS[fabric], cost) == pytest.approx(cost.s_per_byte * NBYTES, rel=1e-9)
 
 
-@pytest.mark.parametrize(("fabric", "name"), CASES)
-def test_a_collective_as_transfers_takes_its_affine_cost(fabric: str, name: str) -> None:
+@CASES
+def test_a_collective_as_transfers_takes_its_affine_cost(
+    fabric: str, name: Algorithm, parts: tuple[Part, ...]
+) -> None:
     """A round lasts as long as its most loaded link: max-min sharing keeps that link full to the end."""
-    topology = FABRICS[fabric]
-    rounds = _rounds(topology, name)
-    cost = affine_cost(topology, NAMES[name].name, len(topology.gpus), rounds)
-    assert _as_transfers(topology, rounds) == pytest.approx(cost.s_per_byte * NBYTES, rel=1e-9)
+    cost = affine_cost(FABRICS[fabric], name, parts)
+    assert _as_transfers(FABRICS[fabric], parts) == pytest.approx(cost.s_per_byte * NBYTES, rel=1e-9)
 
 
 def test_a_ring_of_64_ranks_in_126_rounds_of_transfers() -> None:
     """8064 flows: 2 x 63 rounds of 1/64 of the message over a port of 400 GB/s."""
     topology = fabrics.switch(64, NVLINK)
-    seconds = _as_transfers(topology, _rounds(topology, "ring"))
-    assert seconds == pytest.approx(126 / 64 * NBYTES / 400e9, rel=1e-9)
+    [parts] = Ring().variants(topology, topology.gpus)
+    assert _as_transfers(topology, parts) == pytest.approx(126 / 64 * NBYTES / 400e9, rel=1e-9)
