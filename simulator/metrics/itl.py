@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from math import floor, sqrt
 
 import numpy as np
+from numpy.typing import NDArray
 
 from simulator.metrics.latency import PERCENTILES, Distribution
 from simulator.record import PREEMPTION_COLUMNS, STEP_COLUMNS, Floats, Record, column
+
+_Part = tuple[Floats, Floats, Floats, Floats]
 
 _EXPAND = 8192
 """Gaps that are spelled out and sorted once the search has come so close."""
@@ -36,30 +39,55 @@ class Gaps:
         return int((self.steps * self.weight).sum())
 
 
-def gaps(record: Record, row_s: Sequence[Floats], kv_s_per_token: Sequence[float]) -> Gaps:
-    """The gaps between tokens of a record, those across an eviction included.
+def gaps(record: Record, row_s: Sequence[Floats], row_growth_s: Sequence[Floats]) -> Gaps:
+    """The gaps between tokens of a record, those across an eviction, a failure or a hand-over included.
 
-    ``row_s`` are the seconds of each row of steps and ``kv_s_per_token`` the seconds to read one cached
-    token, both per replica.
+    ``row_s`` are the seconds of each row of steps and ``row_growth_s`` the seconds that each step of it takes
+    more than the one before, both per replica.
     """
-    parts = [
-        _gaps_of_rows(steps, seconds, kv_s)
-        for steps, seconds, kv_s in zip(record.steps, row_s, kv_s_per_token, strict=True)
-    ]
-    evicted_s = column(record.preemptions, PREEMPTION_COLUMNS, "gap_s")
-    evicted_s = evicted_s[~np.isnan(evicted_s)]
-    once = np.ones_like(evicted_s)
-    parts.append((evicted_s, np.zeros_like(evicted_s), once, once))
+    parts: list[_Part] = []
+    for replica, (steps, seconds, growth_s) in enumerate(zip(record.steps, row_s, row_growth_s, strict=True)):
+        joined = np.flatnonzero(record.transfer("decode_replica") == replica)
+        joined = joined[~np.isnan(record.transfer("joined_row")[joined])]
+        parts += _gaps_of_rows(record, steps, seconds, growth_s, joined)
+    parts.append(_single(column(record.preemptions, PREEMPTION_COLUMNS, "gap_s")))
+    parts.append(_single(record.reroute("gap_s")))
     return Gaps(*(np.concatenate(column_parts) for column_parts in zip(*parts, strict=True)))
 
 
-def _gaps_of_rows(steps: Floats, seconds: Floats, kv_s: float) -> tuple[Floats, Floats, Floats, Floats]:
-    decoding = column(steps, STEP_COLUMNS, "decodes") > 0.0
-    rows, seconds = steps[decoding], seconds[decoding]
-    decodes = column(rows, STEP_COLUMNS, "decodes")
-    count = column(rows, STEP_COLUMNS, "steps")
-    slope_s = kv_s * decodes
-    return seconds / count - 0.5 * slope_s * (count - 1.0), slope_s, count, decodes
+def _single(gaps_s: Floats) -> _Part:
+    """Gaps one by one."""
+    gaps_s = gaps_s[~np.isnan(gaps_s)]
+    once = np.ones_like(gaps_s)
+    return gaps_s, np.zeros_like(gaps_s), once, once
+
+
+def _gaps_of_rows(
+    record: Record, steps: Floats, seconds: Floats, growth_s: Floats, joined: NDArray[np.intp]
+) -> list[_Part]:
+    """Gaps of the rows of one replica, and of what ``joined`` there: these rows of the table of transfers.
+
+    Where requests joined, the first step of the row is their gap with all the time since their last token.
+    """
+    decodes = column(steps, STEP_COLUMNS, "decodes")
+    count = column(steps, STEP_COLUMNS, "steps")
+    first_s = seconds / count - 0.5 * growth_s * (count - 1.0)
+    if not len(joined):
+        rows = decodes > 0.0
+        return [(first_s[rows], growth_s[rows], count[rows], decodes[rows])]
+    row = record.transfer("joined_row")[joined].astype(np.intp)
+    waited_s = (record.transfer("joined_s") - record.transfer("prefill_end_s"))[joined]
+    others = decodes - np.bincount(row, minlength=len(steps))
+    alone = others < decodes
+    rows = (decodes > 0.0) & ~alone
+    first = alone & (others > 0.0)
+    later = alone & (count > 1.0)
+    return [
+        (first_s[rows], growth_s[rows], count[rows], decodes[rows]),
+        (first_s[first], growth_s[first], np.ones(int(first.sum())), others[first]),
+        ((first_s + growth_s)[later], growth_s[later], count[later] - 1.0, decodes[later]),
+        _single(waited_s + first_s[row]),
+    ]
 
 
 def distribution(found: Gaps) -> Distribution | None:

@@ -58,8 +58,10 @@ class Summary:
     num_prompts: int
     completed: int
     rejected: dict[str, int]
-    """By reason; only reasons that occurred."""
+    """Requests that did not finish, by reason; only reasons that occurred."""
     preemptions: int
+    reroutes: int
+    """Requests sent on because a replica failed, each time counted."""
     duration_s: float
     """From the first creation to the last end."""
     total_input_tokens: int
@@ -99,11 +101,10 @@ def summarise(
     record: Record,
     found: Latencies,
     causes: Ledger,
-    kv_s_per_token: tuple[float, ...],
     hardware: Hardware,
     slo: Slo | None = None,
 ) -> Summary:
-    """The summary of a record; ``kv_s_per_token`` has one entry per replica."""
+    """The summary of a record."""
     done = finished(record)
     input_tokens = int(record.request("input_tokens")[done].sum())
     tokens = int(record.request("output_tokens")[done].sum())
@@ -116,19 +117,20 @@ def summarise(
         completed=int(done.sum()),
         rejected=_rejected(record),
         preemptions=len(record.preemptions),
+        reroutes=len(record.reroutes),
         duration_s=duration_s,
         total_input_tokens=input_tokens,
         total_output_tokens=tokens,
         ttft=distribution(found.ttft_s),
         tpot=distribution(found.tpot_s),
-        itl=itl.distribution(itl.gaps(record, causes.row_s, kv_s_per_token)),
+        itl=itl.distribution(itl.gaps(record, causes.row_s, causes.row_growth_s)),
         e2e=distribution(found.e2e_s),
         queue=distribution(found.queue_s),
         client_queue_mean_s=float(found.client_queue_s.mean()) if len(done) else 0.0,
         request_throughput=_rate(int(done.sum()), duration_s),
         output_throughput=output_rate,
         total_token_throughput=_rate(input_tokens + tokens, duration_s),
-        max_output_tokens_per_s=_peak_rate(record, causes.row_s, kv_s_per_token),
+        max_output_tokens_per_s=_peak_rate(record, causes),
         goodput=None if good is None else _rate(good, duration_s),
         good_fraction=None if good is None else good / max(len(done), 1),
         output_throughput_per_gpu=output_rate / hardware.gpus,
@@ -190,9 +192,11 @@ def _rejected(record: Record) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _peak_rate(record: Record, row_s: tuple[Floats, ...], kv_s_per_token: tuple[float, ...]) -> float:
-    edges_s = _busy_seconds(record, row_s)
-    return float(output_tokens(record, row_s, kv_s_per_token, edges_s).max()) if len(edges_s) > 1 else 0.0
+def _peak_rate(record: Record, causes: Ledger) -> float:
+    edges_s = _busy_seconds(record, causes.row_s)
+    if len(edges_s) < 2:
+        return 0.0
+    return float(output_tokens(record, causes.row_s, causes.row_growth_s, edges_s).max())
 
 
 def _busy_seconds(record: Record, row_s: tuple[Floats, ...]) -> Floats:

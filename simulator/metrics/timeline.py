@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from simulator.metrics.latency import finished
-from simulator.record import PREEMPTION_COLUMNS, STEP_COLUMNS, Floats, Record, column
+from simulator.record import (
+    PREEMPTION_COLUMNS,
+    REROUTE_COLUMNS,
+    STEP_COLUMNS,
+    TRANSFER_COLUMNS,
+    Floats,
+    Record,
+    column,
+)
 
 BINS = 240
 
@@ -20,7 +28,8 @@ class Timeline:
     edges_s: Floats
     output_tokens_per_s: Floats
     waiting: Floats
-    """Requests sent or evicted that wait for admission."""
+    """Requests sent, evicted or sent on that wait for admission, and prompts processed that wait for their
+    KV cache to reach the replica where they decode."""
     running: Floats
     """Requests in the batches."""
     kv_fraction: Floats
@@ -28,12 +37,12 @@ class Timeline:
 
 
 def timeline(
-    record: Record, row_s: Sequence[Floats], kv_s_per_token: Sequence[float], bins: int = BINS
+    record: Record, row_s: Sequence[Floats], row_growth_s: Sequence[Floats], bins: int = BINS
 ) -> Timeline:
     """The run in bins.
 
-    ``row_s`` are the seconds of each row of steps and ``kv_s_per_token`` the seconds to read one cached
-    token, both per replica.
+    ``row_s`` are the seconds of each row of steps and ``row_growth_s`` the seconds that each step of it takes
+    more than the one before, both per replica.
     """
     edges_s = np.linspace(0.0, record.end_s or 1.0, bins + 1)
     bin_s = np.diff(edges_s)
@@ -43,7 +52,7 @@ def timeline(
     waiting_s, running_s = _request_seconds(record, edges_s)
     return Timeline(
         edges_s=edges_s,
-        output_tokens_per_s=output_tokens(record, row_s, kv_s_per_token, edges_s) / bin_s,
+        output_tokens_per_s=output_tokens(record, row_s, row_growth_s, edges_s) / bin_s,
         waiting=waiting_s / bin_s,
         running=running_s / bin_s,
         kv_fraction=kv_block_s / (bin_s * sum(record.kv_blocks)),
@@ -51,17 +60,17 @@ def timeline(
 
 
 def output_tokens(
-    record: Record, row_s: Sequence[Floats], kv_s_per_token: Sequence[float], edges_s: Floats
+    record: Record, row_s: Sequence[Floats], row_growth_s: Sequence[Floats], edges_s: Floats
 ) -> Floats:
     """Output tokens in each bin; those of one step are spread evenly over it."""
     until = np.zeros(len(edges_s))
-    for steps, seconds, kv_s in zip(record.steps, row_s, kv_s_per_token, strict=True):
+    for steps, seconds, growth_s in zip(record.steps, row_s, row_growth_s, strict=True):
         if len(steps):
-            until += _tokens_until(edges_s, steps, seconds, kv_s)
+            until += _tokens_until(edges_s, steps, seconds, growth_s)
     return np.asarray(np.diff(until))
 
 
-def _tokens_until(times_s: Floats, steps: Floats, seconds: Floats, kv_s: float) -> Floats:
+def _tokens_until(times_s: Floats, steps: Floats, seconds: Floats, growth_s: Floats) -> Floats:
     """Output tokens of one replica up to each time."""
     per_step = column(steps, STEP_COLUMNS, "decodes") + column(steps, STEP_COLUMNS, "completions")
     tokens = per_step * column(steps, STEP_COLUMNS, "steps")
@@ -69,16 +78,15 @@ def _tokens_until(times_s: Floats, steps: Floats, seconds: Floats, kv_s: float) 
     start_s = column(steps, STEP_COLUMNS, "start_s")
     row = np.maximum(np.searchsorted(start_s, times_s, side="right") - 1, 0)
     elapsed_s = np.clip(times_s - start_s[row], 0.0, seconds[row])
-    return before[row] + per_step[row] * _steps_until(elapsed_s, steps[row], seconds[row], kv_s)
+    return before[row] + per_step[row] * _steps_until(elapsed_s, steps[row], seconds[row], growth_s[row])
 
 
-def _steps_until(elapsed_s: Floats, steps: Floats, seconds: Floats, kv_s: float) -> Floats:
+def _steps_until(elapsed_s: Floats, steps: Floats, seconds: Floats, slope_s: Floats) -> Floats:
     """Steps done after a time in each row, with the share of the step under way.
 
     Step i lasts ``first + i*slope``, so k steps last ``slope/2*k**2 + (first - slope/2)*k``.
     """
     count = column(steps, STEP_COLUMNS, "steps")
-    slope_s = kv_s * column(steps, STEP_COLUMNS, "decodes")
     first_s = seconds / count - 0.5 * slope_s * (count - 1.0)
     linear_s = first_s - 0.5 * slope_s
     divisor_s = linear_s + np.sqrt(linear_s * linear_s + 2.0 * slope_s * elapsed_s)
@@ -109,13 +117,26 @@ def _request_seconds(record: Record, edges_s: Floats) -> tuple[Floats, Floats]:
         _seconds_since(record.request(name)[done], edges_s)
         for name in ("arrival_s", "admitted_s", "finish_s")
     )
-    evicted, readmitted = (
-        _seconds_since(column(record.preemptions, PREEMPTION_COLUMNS, name), edges_s)
-        for name in ("evicted_s", "readmitted_s")
+    paused = sum(
+        (_seconds_since(since_s, edges_s) - _seconds_since(until_s, edges_s))
+        for since_s, until_s in _pauses(record)
     )
-    waiting_s = np.diff(arrived - admitted + evicted - readmitted)
-    running_s = np.diff(admitted - ended - evicted + readmitted)
+    waiting_s = np.diff(arrived - admitted + paused)
+    running_s = np.diff(admitted - ended - paused)
     return np.maximum(waiting_s, 0.0), np.maximum(running_s, 0.0)
+
+
+def _pauses(record: Record) -> Iterator[tuple[Floats, Floats]]:
+    """From and until when requests that finished were out of the batches: evicted, handed over, lost."""
+    done = finished(record)
+    for table, columns, since, until in (
+        (record.preemptions, PREEMPTION_COLUMNS, "evicted_s", "readmitted_s"),
+        (record.transfers, TRANSFER_COLUMNS, "prefill_end_s", "joined_s"),
+        (record.reroutes[record.reroute("ran") > 0.0], REROUTE_COLUMNS, "lost_s", "readmitted_s"),
+    ):
+        ids, since_s, until_s = (column(table, columns, name) for name in ("id", since, until))
+        over = done[ids.astype(np.intp)] & ~np.isnan(until_s)
+        yield since_s[over], until_s[over]
 
 
 def _seconds_since(events_s: Floats, times_s: Floats) -> Floats:

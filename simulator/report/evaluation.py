@@ -38,8 +38,7 @@ class Evaluation:
     @cached_property
     def timeline(self) -> Timeline:
         """What went on over time."""
-        kv_s = [cost.kv_s_per_token for cost in self.result.plan.costs]
-        return timeline(self.result.record, self.ledger.row_s, kv_s)
+        return timeline(self.result.record, self.ledger.row_s, self.ledger.row_growth_s)
 
 
 def evaluate(results: Sequence[Result]) -> tuple[Evaluation, ...]:
@@ -55,8 +54,7 @@ def _evaluate(result: Result, name: str) -> Evaluation:
     plan, record = result.plan, result.record
     found = latencies(record)
     causes = ledger(record, [cost.breakdown for cost in plan.costs])
-    kv_s = tuple(cost.kv_s_per_token for cost in plan.costs)
-    summary = summarise(record, found, causes, kv_s, _hardware(plan), _slo(plan.scenario.goodput))
+    summary = summarise(record, found, causes, _hardware(plan), _slo(plan.scenario.goodput))
     roofline, stages = plan.costs[0].roofline, plan.pipeline_parallel_size
     limits = bounds.bounds(
         record,

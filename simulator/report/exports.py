@@ -12,8 +12,11 @@ import numpy as np
 
 from simulator import __version__
 from simulator.metrics.latency import PERCENTILES, Distribution
-from simulator.record import CAUSES, STATUS_NAMES, STEP_CAUSES, Floats, Status
+from simulator.record import CAUSES, STATUS_NAMES, STEP_CAUSES, STEP_WAITS, Floats, Record, Status
 from simulator.report.evaluation import Evaluation
+
+_LATER_CAUSES = ("lost", "kv_wait", "kv_transfer", *STEP_WAITS)
+_FIRST_CAUSES = tuple(cause for cause in CAUSES if cause not in _LATER_CAUSES)
 
 REQUEST_FIELDS = (
     "request_id",
@@ -27,7 +30,10 @@ REQUEST_FIELDS = (
     "output_tokens",
     "preemptions",
     "replica",
-    *(f"ledger_{cause}_s" for cause in CAUSES),
+    *(f"ledger_{cause}_s" for cause in _FIRST_CAUSES),
+    "reroutes",
+    "prefill_replica",
+    *(f"ledger_{cause}_s" for cause in _LATER_CAUSES),
 )
 
 _ROWS_AT_ONCE = 16384
@@ -37,15 +43,16 @@ Column = list[Any]
 
 def write_requests(evaluation: Evaluation, path: Path) -> None:
     """One line per request; what has not happened is empty."""
+    prefill_replica = _prefill_replica(evaluation.result.record)
     line = ",".join(["%s"] * len(REQUEST_FIELDS)) + "\n"
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write(",".join(REQUEST_FIELDS) + "\n")
         for start in range(0, len(evaluation.result.record.requests), _ROWS_AT_ONCE):
-            columns = _columns(evaluation, slice(start, start + _ROWS_AT_ONCE))
+            columns = _columns(evaluation, prefill_replica, slice(start, start + _ROWS_AT_ONCE))
             file.write("".join([line % row for row in zip(*columns, strict=True)]))
 
 
-def _columns(evaluation: Evaluation, rows: slice) -> Iterator[Column]:
+def _columns(evaluation: Evaluation, prefill_replica: Floats, rows: slice) -> Iterator[Column]:
     record, found = evaluation.result.record, evaluation.latencies
     yield _whole(record.request("id")[rows])
     yield [STATUS_NAMES[Status(code)] for code in _whole(record.request("status")[rows])]
@@ -54,9 +61,24 @@ def _columns(evaluation: Evaluation, rows: slice) -> Iterator[Column]:
         yield _seconds(latency_s[rows])
     for name in ("input_tokens", "output_tokens", "preemptions"):
         yield _whole(record.request(name)[rows])
-    yield ["" if replica < 0 else replica for replica in _whole(record.request("replica")[rows])]
-    for cause in range(len(CAUSES)):
-        yield _seconds(evaluation.ledger.by_request[rows, cause])
+    yield _replicas(record.request("replica")[rows])
+    for cause in _FIRST_CAUSES:
+        yield _seconds(evaluation.ledger.by_request[rows, CAUSES.index(cause)])
+    yield _whole(record.request("reroutes")[rows])
+    yield _replicas(prefill_replica[rows])
+    for cause in _LATER_CAUSES:
+        yield _seconds(evaluation.ledger.by_request[rows, CAUSES.index(cause)])
+
+
+def _prefill_replica(record: Record) -> Floats:
+    """Where the prompt of each request was processed last before it was handed over; -1 if it was not."""
+    found = np.full(len(record.requests), -1.0)
+    found[record.transfer("id").astype(np.intp)] = record.transfer("prefill_replica")
+    return found
+
+
+def _replicas(values: Floats) -> Column:
+    return ["" if replica < 0 else replica for replica in _whole(values)]
 
 
 def _whole(values: Floats) -> list[int]:
@@ -159,6 +181,7 @@ def _llmsim(evaluation: Evaluation) -> dict[str, Any]:
         },
         "rejected": summary.rejected,
         "preemptions": summary.preemptions,
+        "reroutes": summary.reroutes,
         "good_fraction": summary.good_fraction,
         "kept_up": growth.kept_up,
         "growth": {

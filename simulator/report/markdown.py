@@ -73,6 +73,7 @@ def _ledger(evaluations: Sequence[Evaluation]) -> str:
     lines = [
         [CAUSE_TITLES[cause], *(_seconds(float(causes_s[index])) for _, causes_s in columns)]
         for index, cause in enumerate(CAUSES)
+        if any(causes_s[index] for _, causes_s in columns)
     ]
     lines.append(["**sum = E2E**", *(f"**{_seconds(float(causes_s.sum()))}**" for _, causes_s in columns)])
     return markdown_table(["cause", *(name for name, _ in columns)], lines)

@@ -11,8 +11,11 @@ from simulator.report.evaluation import Evaluation
 
 CAUSE_TITLES = {
     "queue": "queue",
+    "lost": "lost by failures",
     "preempted": "waiting after evictions",
     "recompute": "recomputing after evictions",
+    "kv_wait": "waiting for KV blocks to decode in",
+    "kv_transfer": "KV transfer",
     "host": "host",
     "launch": "kernel launch",
     "weights": "weights from HBM",
@@ -22,6 +25,10 @@ CAUSE_TITLES = {
     "attention": "prompt attention",
     "allreduce_latency": "all-reduce latency",
     "allreduce_bandwidth": "all-reduce bandwidth",
+    "pipeline_send": "pipeline sends",
+    "pipeline_bubble": "pipeline bubbles",
+    "device_sharing": "sharing devices",
+    "link_sharing": "sharing links",
 }
 
 _MENTIONED = 4

@@ -130,13 +130,13 @@ class MacroReplica(Replica):
         start_s = run.boundary_s(first) if first else run.start_s
         kv_tokens = run.kv_tokens(first, last)
         blocks = decodes.blocks_at(decodes.clock)
-        self._rows.extend((start_s, last - first, run.count, kv_tokens, 0, 0, 0, 0.0, blocks))
+        self._rows.extend((start_s, last - first, run.count, kv_tokens, 0, 0, 0, 0.0, blocks, *waits))
 
     def _end_mixed_step(self, now_s: float, waits: Waits) -> None:
         decodes = self._decodes
         decodes.clock += 1
         self._row += 1
-        self._rows.extend(self._mixed_row)
+        self._rows.extend(self._mixed_row + waits)
         for request in self._chunks:
             request.prefilled += request.chunk_tokens
             if request.prefilled == request.prefill_tokens:

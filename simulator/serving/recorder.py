@@ -46,6 +46,7 @@ class Recorder:
                 replica,
                 _known(request.admitted_row),
                 row,
+                request.reroutes,
             )
         )
         self.ended += 1

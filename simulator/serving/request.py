@@ -25,6 +25,7 @@ class Request:
         "prefilled",
         "readmitted_row",
         "readmitted_s",
+        "reroutes",
         "slots_origin",
     )
 
@@ -40,6 +41,7 @@ class Request:
         self.prefilled = 0  # prompt (and lost output) tokens whose KV is computed since the admission
         self.chunk_tokens = 0  # of those, tokens in the running step
         self.preemptions = 0
+        self.reroutes = 0
         self.admission = -1  # rank among the admissions of its replica; -1 while it waits
         self.slots_origin = 0  # decode clock minus KV slots in use: constant while it decodes
         self.admitted_s: float | None = None

@@ -53,7 +53,7 @@ class StepReplica(Replica):
         waits = self._runner.waits()
         if self._decoding or self._chunks:
             self._row += 1
-            self._rows.extend(self._step_row)
+            self._rows.extend(self._step_row + waits)
             self._end_step(now_s)
         if waits is not NO_WAITS:
             self._run = None

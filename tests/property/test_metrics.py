@@ -62,7 +62,7 @@ def test_macro_and_step_tell_the_same_ledger(case: Case) -> None:
 def test_every_token_after_the_first_has_one_gap_and_gaps_fill_the_time_of_decoding(case: Case) -> None:
     record = case.run()
     causes = ledger(record, [breakdown(case.cost)] * case.replicas)
-    gaps = itl.gaps(record, causes.row_s, [case.cost.kv_s_per_token] * case.replicas)
+    gaps = itl.gaps(record, causes.row_s, causes.row_growth_s)
     done = finished(record)
     assert gaps.count == int((record.request("output_tokens")[done] - 1).sum())
     found = itl.distribution(gaps)
@@ -78,8 +78,7 @@ def test_a_timeline_holds_every_token_and_every_second_of_a_request(case: Case) 
     if not done.any():
         return
     causes = ledger(record, [breakdown(case.cost)] * case.replicas)
-    kv_s = (case.cost.kv_s_per_token,) * case.replicas
-    found = timeline(record, causes.row_s, kv_s, bins=7)
+    found = timeline(record, causes.row_s, causes.row_growth_s, bins=7)
     widths_s = np.diff(found.edges_s)
     tokens = record.request("output_tokens")[done].sum()
     np.testing.assert_allclose(found.output_tokens_per_s @ widths_s, tokens, rtol=1e-9)
@@ -91,13 +90,12 @@ def test_a_timeline_holds_every_token_and_every_second_of_a_request(case: Case) 
 
 @given(cases())
 def test_macro_and_step_tell_the_same_tokens_over_time(case: Case) -> None:
-    kv_s = (case.cost.kv_s_per_token,) * case.replicas
     found = []
     for detail in ("macro", "step"):
         record = case.run(detail)
         causes = ledger(record, [breakdown(case.cost)] * case.replicas)
         edges_s = np.linspace(0.0, record.end_s, 20)
-        found.append(output_tokens(record, causes.row_s, kv_s, edges_s))
+        found.append(output_tokens(record, causes.row_s, causes.row_growth_s, edges_s))
     np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-6)
 
 
@@ -105,8 +103,7 @@ def test_macro_and_step_tell_the_same_tokens_over_time(case: Case) -> None:
 def test_a_summary_counts_every_request(case: Case) -> None:
     record = case.run()
     causes = ledger(record, [breakdown(case.cost)] * case.replicas)
-    kv_s = (case.cost.kv_s_per_token,) * case.replicas
-    found = summarise(record, latencies(record), causes, kv_s, Hardware(gpus=1))
+    found = summarise(record, latencies(record), causes, Hardware(gpus=1))
     assert found.completed + sum(found.rejected.values()) == found.num_prompts == len(case.traffic)
     assert 0.0 <= found.busy_fraction <= 1.0 + 1e-9
     if case.max_concurrency is not None:

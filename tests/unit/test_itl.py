@@ -8,7 +8,8 @@ import pytest
 from simulator.metrics import itl
 from simulator.metrics.itl import Gaps
 from simulator.metrics.latency import PERCENTILES
-from simulator.record import Floats, Record
+from simulator.record import REQUEST_COLUMNS, Floats, Record
+from tests.unit.test_metrics import step_rows
 
 NAN = float("nan")
 
@@ -57,10 +58,10 @@ def test_any_number_of_equal_gaps_is_one_value() -> None:
 
 def test_the_gaps_of_a_leap_grow_with_the_context_and_an_eviction_is_one_gap() -> None:
     # Two requests decode for three steps of 0.5, 0.7 and 0.9 s: 0.1 s per cached token and two more a step.
-    leap = np.array([[0.0, 3, 2, 6 + 8 + 10, 0, 0, 0, 0.0, 1]])
+    leap = step_rows([0.0, 3, 2, 6 + 8 + 10, 0, 0, 0, 0.0, 1])
     evicted = np.array([[0, 0, 1, 2.1, 1, 4.0, 2, 5.0, 2.9], [1, 0, 1, 2.1, 1, 4.0, 2, 5.0, NAN]])
-    record = Record(np.empty((0, 13)), (leap,), evicted, (1,), 5.0)
-    gaps = itl.gaps(record, [np.array([2.1])], [0.1])
+    record = Record(np.empty((0, len(REQUEST_COLUMNS))), (leap,), evicted, (1,), 5.0)
+    gaps = itl.gaps(record, [np.array([2.1])], [np.array([0.2])])
     np.testing.assert_allclose(np.sort(written_out(gaps)), [0.5, 0.5, 0.7, 0.7, 0.9, 0.9, 2.9])
 
 

@@ -12,7 +12,7 @@ from simulator.metrics.latency import distribution, latencies
 from simulator.metrics.ledger import ledger
 from simulator.metrics.summary import Hardware, Slo, Summary, summarise
 from simulator.metrics.timeline import output_tokens, timeline
-from simulator.record import CAUSES, STEP_CAUSES, Floats, Record, Status
+from simulator.record import CAUSES, REQUEST_COLUMNS, STEP_CAUSES, STEP_COLUMNS, Floats, Record, Status
 
 NAN = float("nan")
 STEP_S = 0.5
@@ -26,6 +26,19 @@ def fixed_steps(steps: Floats) -> Floats:
     return found
 
 
+def step_rows(*rows: list[float]) -> Floats:
+    """A step log in which nobody waits for shared devices or links."""
+    found = np.zeros((len(rows), len(STEP_COLUMNS)))
+    found[:, : STEP_COLUMNS.index("device_wait_s")] = rows
+    return found
+
+
+def rows_of(record: Record) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+    """Seconds of each row, and the growth of its steps."""
+    found = ledger(record, [fixed_steps])
+    return found.row_s, found.row_growth_s
+
+
 def small_record() -> Record:
     """Three requests on one replica whose steps last 0.5 s.
 
@@ -36,18 +49,16 @@ def small_record() -> Record:
     return Record(
         requests=np.array(
             [
-                [0, Status.FINISHED, 0.0, 0.0, 0.0, 0.5, 2.0, 8, 4, 0, 0, 0, 3],
-                [1, Status.FINISHED, 0.2, 0.2, 0.5, 1.0, 1.0, 4, 1, 0, 0, 1, 2],
-                [2, Status.REJECTED_CONTEXT, 0.4, 0.4, NAN, NAN, 0.4, 999, 9, 0, -1, NAN, 0],
+                [0, Status.FINISHED, 0.0, 0.0, 0.0, 0.5, 2.0, 8, 4, 0, 0, 0, 3, 0],
+                [1, Status.FINISHED, 0.2, 0.2, 0.5, 1.0, 1.0, 4, 1, 0, 0, 1, 2, 0],
+                [2, Status.REJECTED_CONTEXT, 0.4, 0.4, NAN, NAN, 0.4, 999, 9, 0, -1, NAN, 0, 0],
             ]
         ),
         steps=(
-            np.array(
-                [
-                    [0.0, 1, 0, 0, 8, 1, 1, 0.0, 2],
-                    [0.5, 1, 1, 9, 4, 1, 1, 0.0, 4],
-                    [1.0, 2, 1, 21, 0, 0, 0, 0.0, 3],
-                ]
+            step_rows(
+                [0.0, 1, 0, 0, 8, 1, 1, 0.0, 2],
+                [0.5, 1, 1, 9, 4, 1, 1, 0.0, 4],
+                [1.0, 2, 1, 21, 0, 0, 0, 0.0, 3],
             ),
         ),
         preemptions=np.empty((0, 9)),
@@ -64,11 +75,11 @@ def preempted_record() -> Record:
     return Record(
         requests=np.array(
             [
-                [0, Status.FINISHED, 0.0, 0.0, 0.0, 0.5, 3.0, 8, 6, 0, 0, 0, 6],
-                [1, Status.FINISHED, 0.0, 0.0, 0.0, 0.5, 4.0, 8, 4, 1, 0, 0, 8],
+                [0, Status.FINISHED, 0.0, 0.0, 0.0, 0.5, 3.0, 8, 6, 0, 0, 0, 6, 0],
+                [1, Status.FINISHED, 0.0, 0.0, 0.0, 0.5, 4.0, 8, 4, 1, 0, 0, 8, 0],
             ]
         ),
-        steps=(np.array([[0.5 * i, 1, 1, 8, 0, 0, 0, 0.0, 4] for i in range(8)]),),
+        steps=(step_rows(*([0.5 * i, 1, 1, 8, 0, 0, 0, 0.0, 4] for i in range(8))),),
         preemptions=np.array([[1, 0, 2, 1.0, 6, 3.0, 7, 3.5, 2.5]]),
         kv_blocks=(4,),
         end_s=4.0,
@@ -78,7 +89,7 @@ def preempted_record() -> Record:
 def summary_of(record: Record, slo: Slo | None = None) -> Summary:
     causes = ledger(record, [fixed_steps])
     hardware = Hardware(gpus=2, power_w=4000.0, usd_per_gpu_hour=9.0, system_usd=50_000.0)
-    return summarise(record, latencies(record), causes, (0.0,), hardware, slo)
+    return summarise(record, latencies(record), causes, hardware, slo)
 
 
 def test_latencies_are_differences_of_times() -> None:
@@ -158,7 +169,7 @@ def test_rates_are_per_second_of_the_run() -> None:
 def test_what_the_catalogue_does_not_know_is_none() -> None:
     record = small_record()
     causes = ledger(record, [fixed_steps])
-    found = summarise(record, latencies(record), causes, (0.0,), Hardware(gpus=2))
+    found = summarise(record, latencies(record), causes, Hardware(gpus=2))
     assert found.output_throughput_per_kw is None
     assert found.usd_per_million_output_tokens is None
     assert found.goodput is None
@@ -183,14 +194,14 @@ def queueing_record(queue_s: Floats) -> Record:
     count = len(queue_s)
     rows = np.arange(count)
     admitted_s = rows + queue_s
-    requests = np.zeros((count, 13))
+    requests = np.zeros((count, len(REQUEST_COLUMNS)))
     requests[:, 0] = rows
     requests[:, 2] = requests[:, 3] = rows
     requests[:, 4] = admitted_s
     requests[:, 5] = requests[:, 6] = admitted_s + STEP_S
     requests[:, 7] = requests[:, 8] = 1
     requests[:, 11], requests[:, 12] = rows, rows + 1
-    steps = np.zeros((count, 9))
+    steps = np.zeros((count, len(STEP_COLUMNS)))
     steps[:, 0], steps[:, 1], steps[:, 4:7] = admitted_s, 1, 1
     return Record(requests, (steps,), np.empty((0, 9)), (1,), float(requests[:, 6].max()))
 
@@ -215,7 +226,7 @@ def test_of_requests_that_arrive_at_once_there_is_no_telling() -> None:
 
 def test_a_timeline_holds_every_token_and_every_second_of_waiting() -> None:
     record = small_record()
-    found = timeline(record, ledger(record, [fixed_steps]).row_s, [0.0], bins=4)
+    found = timeline(record, *rows_of(record), bins=4)
     np.testing.assert_allclose(found.output_tokens_per_s * 0.5, [1.0, 2.0, 1.0, 1.0])
     np.testing.assert_allclose(found.waiting * 0.5, [0.3, 0.0, 0.0, 0.0], atol=1e-12)
     np.testing.assert_allclose(found.running, [1.0, 2.0, 1.0, 1.0], atol=1e-12)
@@ -223,11 +234,11 @@ def test_a_timeline_holds_every_token_and_every_second_of_waiting() -> None:
 
 
 def test_tokens_of_a_leap_come_when_its_steps_end() -> None:
-    # One request decodes for three steps of 1, 2 and 3 s: 0.5 s per cached token of 2, 4 and 6.
+    # Two requests decode for three steps of 1, 2 and 3 s: 0.5 s per cached token of 2, 4 and 6.
     record = small_record()
-    leap = np.array([[0.0, 3, 2, 12, 0, 0, 0, 0.0, 1]])
+    leap = step_rows([0.0, 3, 2, 12, 0, 0, 0, 0.0, 1])
     found = output_tokens(
-        replace(record, steps=(leap,)), [np.array([6.0])], [0.5], np.array([0, 1, 2, 3, 6.0])
+        replace(record, steps=(leap,)), [np.array([6.0])], [np.array([1.0])], np.array([0, 1, 2, 3, 6.0])
     )
     np.testing.assert_allclose(found, [2.0, 1.0, 1.0, 2.0])
 

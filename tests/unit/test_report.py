@@ -67,7 +67,8 @@ def test_the_columns_of_a_request_are_those_that_are_promised() -> None:
         "request_id,status,arrival_s,queue_s,ttft_s,tpot_s,e2e_s,input_tokens,output_tokens,preemptions,replica,"
         "ledger_queue_s,ledger_preempted_s,ledger_recompute_s,ledger_host_s,ledger_launch_s,ledger_weights_s,"
         "ledger_kv_s,ledger_activations_s,ledger_compute_s,ledger_attention_s,ledger_allreduce_latency_s,"
-        "ledger_allreduce_bandwidth_s"
+        "ledger_allreduce_bandwidth_s,reroutes,prefill_replica,ledger_lost_s,ledger_kv_wait_s,ledger_kv_transfer_s,"
+        "ledger_pipeline_send_s,ledger_pipeline_bubble_s,ledger_device_sharing_s,ledger_link_sharing_s"
     )
     assert ",".join(REQUEST_FIELDS) == header
 

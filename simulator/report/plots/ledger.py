@@ -16,8 +16,11 @@ from simulator.report.sentences import CAUSE_TITLES
 _BLUE, _VERMILION, _GREEN, _PINK, _ORANGE, _SKY, _BLACK, _YELLOW = OKABE_ITO
 _LOOK = {
     "queue": ("#bbbbbb", ""),
+    "lost": (_BLACK, "////"),
     "preempted": ("#bbbbbb", "////"),
     "recompute": (_BLACK, ""),
+    "kv_wait": (_PINK, "////"),
+    "kv_transfer": (_PINK, ""),
     "host": (_YELLOW, ""),
     "launch": (_YELLOW, "////"),
     "weights": (_BLUE, ""),
@@ -27,6 +30,10 @@ _LOOK = {
     "attention": (_ORANGE, ""),
     "allreduce_latency": (_GREEN, "////"),
     "allreduce_bandwidth": (_GREEN, ""),
+    "pipeline_send": (_GREEN, "...."),
+    "pipeline_bubble": ("#bbbbbb", "...."),
+    "device_sharing": (_VERMILION, "////"),
+    "link_sharing": (_GREEN, "xxxx"),
 }
 """Colour and hatching of each cause: kin share a colour and differ in hatching."""
 
