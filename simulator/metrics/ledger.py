@@ -195,7 +195,7 @@ def _add_steps(
     if not len(ids):
         return
     before, after = first.astype(np.intp), last.astype(np.intp)
-    for cause in range(len(STEP_CAUSES)):
+    for cause in np.flatnonzero(prefix_s[-1]):
         seconds = prefix_s[after, cause] - prefix_s[before, cause]
         by_request[ids, _FIRST_STEP_CAUSE + cause] += seconds
 
