@@ -28,6 +28,7 @@ from simulator.topology.graph import Topology
 from simulator.topology.join import Join
 from tests.fabrics import full_mesh, link, pcie_tree, rails, sourced, switch, two_sockets
 
+CATALOG = Catalog()
 KINDS: tuple[LinkKind, ...] = ("nvlink", "pcie", "socket", "network")
 BYTES_PER_S = {"nvlink": 100e9, "pcie": 50e9, "socket": 40e9, "network": 25e9}
 
@@ -91,18 +92,25 @@ def test_no_collective_beats_any_cut_of_the_graph(name: str) -> None:
     costs = _costs(fabric, fabric.gpus)
     for size in range(1, len(fabric.gpus) // 2 + 1):
         for side in combinations(fabric.gpus, size):
+            bounds = {name: cut_bound_s_per_byte(fabric, fabric.gpus, side, name) for name in MODELS}
             for collective, cost in costs:
-                bound = cut_bound_s_per_byte(fabric, fabric.gpus, side, collective)
-                assert cost.s_per_byte >= bound * (1 - 1e-9), (collective, cost.algorithm, side)
+                assert cost.s_per_byte >= bounds[collective] * (1 - 1e-9), (collective, cost.algorithm, side)
 
 
-@pytest.mark.parametrize(("system", "nodes"), [("hgx-h200-8", 1), ("hgx-h200-8", 2), ("gb300-nvl72", 1)])
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("system", CATALOG.names("topologies"))
 def test_no_collective_of_a_system_of_the_catalogue_beats_its_cuts(system: str, nodes: int) -> None:
-    fabric = load_topology(system, Catalog(), None if nodes == 1 else Join(nodes=nodes))
-    ranks = fabric.gpus[: 8 * nodes]
-    bounds = {collective: lower_bound_s_per_byte(fabric, ranks, collective) for collective in MODELS}
+    described = CATALOG.system(system)
+    if nodes > 1 and (described.joined is not None or described.fabric.kind == "nvlink-rack"):
+        pytest.skip("joined already, or large")
+    fabric = load_topology(system, CATALOG, None if nodes == 1 else Join(nodes=nodes))
+    each = min(8 // nodes, len(fabric.gpus) // nodes)
+    ranks = tuple(gpu for host in fabric.hosts(fabric.gpus).values() for gpu in host[:each])
+    if len(ranks) < 2:
+        pytest.skip("one GPU")
+    bounds = {name: lower_bound_s_per_byte(fabric, ranks, name) for name in MODELS}
     for collective, cost in _costs(fabric, ranks):
-        assert cost.s_per_byte >= bounds[collective] > 0
+        assert cost.s_per_byte >= bounds[collective] * (1 - 1e-9) > 0
 
 
 def test_the_bound_is_met_where_two_exchange_over_one_cable() -> None:

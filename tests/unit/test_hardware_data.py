@@ -192,7 +192,7 @@ def test_half_a_ring_is_as_fast_as_nccls_halves_within_10_percent(
 
 def test_four_nodes_by_rails_are_faster_than_published_by_the_stated_error() -> None:
     """36.5 GB/s a NIC over four nodes (ml-engineering, August 2026); docs/model.md states 20 % less time."""
-    topology = load_topology("hgx-h200-8", CATALOG, Join(nodes=4))
+    topology = load_topology("hgx-b200-8", CATALOG, Join(nodes=4))
     nbytes = 8 * 1024 * MIB
     best = all_reduce_model(topology, topology.gpus).best(nbytes)
     assert best is not None
