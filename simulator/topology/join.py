@@ -19,6 +19,7 @@ from simulator.spec import Count, Spec
 from simulator.topology.builder import LEAF, NIC, SPINE, GraphBuilder, connect
 
 JoinKind = Literal["rail", "leaf-spine", "direct"]
+JOINED_BY: dict[JoinKind, str] = {"rail": "rails", "leaf-spine": "leaf and spine", "direct": "cable"}
 
 
 class Join(Spec):
@@ -91,7 +92,7 @@ def _uplink(port: Link) -> Link:
     return port.model_copy(
         update={
             "name": f"{port.name}-uplink",
-            "title": f"Leaf to spine, ports as of {port.title}",
+            "title": f"Leaf to spine, each {port.title}",
             "latency": port.switch_hop,
             "switch_hop": None,
         }

@@ -8,7 +8,7 @@ from simulator.errors import InputError
 from simulator.hardware import UsdRange, WithSources
 from simulator.spec import Sourced, Watts
 from simulator.topology.fabrics import Fabric
-from simulator.topology.join import Join
+from simulator.topology.join import JOINED_BY, Join
 
 
 class System(WithSources):
@@ -44,8 +44,9 @@ class System(WithSources):
                 remedy="name the system of one node, or leave --nodes and --fabric out",
             )
         changes: dict[str, Any] = {
+            "name": f"{self.name}-x{join.nodes}",
             "joined": join,
-            "title": f"{join.nodes} x {self.title}, joined by {join.fabric}",
+            "title": f"{join.nodes} x {self.title}, joined by {JOINED_BY[join.fabric]}",
             "power": self.power.model_copy(update={"value": join.nodes * self.power.value}),
         }
         if self.price is not None:

@@ -118,6 +118,27 @@ FAULTS = {
     "an unknown kind": ("catalog device", ["no kind of entry called 'device'", "devices"]),
     "an unknown entry": ("catalog devices h200-smx", ["no device called 'h200-smx'", "h200-sxm-141gb"]),
     "a graph of an unknown system": ("topology gb30-nvl72", ["no topology", "gb300-nvl72"]),
+    "a fabric of one node": ("topology hgx-h200-8 --fabric rail", ["--nodes: ", "use --nodes 2 or more"]),
+    "a scenario with a fabric of one node": (
+        "run --topology hgx-h200-8 --fabric rail",
+        ["--fabric: joins several nodes, and there is one", "use --nodes 2 or more"],
+    ),
+    "a cable between three": (
+        "run --topology hgx-h200-8 --nodes 3 --fabric direct",
+        ["--fabric: a direct cable joins two nodes, not 3", "--fabric rail"],
+    ),
+    "an oversubscribed cable": (
+        "run --topology hgx-h200-8 --nodes 2 --fabric direct --oversubscription 2",
+        ["--oversubscription: a direct cable has no switch"],
+    ),
+    "nodes of a system of several": (
+        "run --topology dgx-spark-2 --nodes 2",
+        ["--nodes: dgx-spark-2 is 2 nodes already"],
+    ),
+    "fp8 on Ampere": (
+        "run --topology hgx-a100-8",
+        ["--weights: ", "no fp8 matrix products", "--weights bf16"],
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from rich.console import Console
 
@@ -29,6 +31,7 @@ from simulator.report.write import combined, write
 from simulator.scenario import Scenario
 from simulator.simulation import load_topology
 from simulator.study.compare import compare
+from simulator.topology.join import Join
 
 SYSTEMS = ("hgx-h200-8", "gb300-nvl72")
 
@@ -227,14 +230,45 @@ def test_plots_drawn_twice_are_the_same_bytes(pair: tuple[Evaluation, ...], tmp_
         assert b"<dc:date>" not in path.read_bytes()
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
-def test_a_topology_is_drawn_with_every_kind_of_node_and_link(name: str, tmp_path: Path) -> None:
-    drawn = load_topology(name, Catalog())
+DRAWN = [(name, None) for name in Catalog().names("topologies")] + [
+    ("hgx-h200-8", Join(nodes=4)),
+    ("hgx-h200-8", Join(nodes=2, fabric="direct")),
+    ("h100-pcie-8", Join(nodes=2, fabric="leaf-spine", oversubscription=1.5)),
+]
+
+
+@pytest.mark.parametrize(("name", "join"), DRAWN)
+def test_a_topology_is_drawn_with_every_kind_of_node_and_link(
+    name: str, join: Join | None, tmp_path: Path
+) -> None:
+    drawn = load_topology(name, Catalog(), join)
     figure = topology.draw(drawn)
     written = {text.get_text() for axes in figure.axes for text in axes.texts}
-    assert f"{len(drawn.gpus)} x gpu" in written
+    kinds = Counter(drawn.graph.nodes[node]["kind"] for node in drawn.graph)
+    assert {f"{count} x {kind}" for kind, count in kinds.items()} <= written
+    (legend,) = figure.legends
+    labels = [text.get_text() for text in legend.get_texts()]
+    for edge in drawn.graph.edges:
+        assert any(drawn.link(edge).title in label for label in labels)
     save(figure, tmp_path / "graph.svg")
     assert (tmp_path / "graph.svg").stat().st_size > 1000
+
+
+def test_a_link_over_the_heads_of_others_is_an_arc() -> None:
+    """Of the 28 links of a mesh of eight in one row, seven join neighbours and 21 pass over somebody."""
+    figure = topology.draw(load_topology("mi300x-8", Catalog()))
+    drawn = [one for one in figure.axes[0].collections if isinstance(one, LineCollection)]
+    lines = [line for collection in drawn for line in collection.get_paths()]
+    assert sum(len(line.vertices) > 2 for line in lines) == 21
+
+
+def test_the_legend_of_a_topology_fits_its_figure() -> None:
+    for name in ("hgx-h200-8", "h200-nvl-8", "dgx-spark-2"):
+        figure = topology.draw(load_topology(name, Catalog()))
+        figure.draw_without_rendering()
+        box = figure.legends[0].get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.x1
 
 
 def test_a_plot_in_another_format_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from simulator.scenario import DEFAULT_NUM_PROMPTS, DEFAULT_PRESET, Scenario
+from simulator.topology.join import Join
 
 
 def test_a_topology_is_all_that_a_scenario_needs() -> None:
@@ -78,3 +79,15 @@ def test_a_value_that_means_nothing_is_refused(wrong: dict[str, object]) -> None
 def test_a_truth_value_is_no_number() -> None:
     with pytest.raises(ValidationError, match=r"workload\.num_prompts is a truth value"):
         Scenario.model_validate({"topology": "x", "workload": {"num_prompts": True}})
+
+
+def test_several_nodes_are_joined_by_rails_unless_it_says_otherwise() -> None:
+    assert Scenario.model_validate({"topology": "hgx-h200-8"}).join is None
+    four = Scenario.model_validate({"topology": "hgx-h200-8", "nodes": 4})
+    assert four.join == Join(nodes=4, fabric="rail", oversubscription=1.0)
+
+
+@pytest.mark.parametrize("key", [{"fabric": "rail"}, {"oversubscription": 2}])
+def test_one_node_has_nothing_to_join(key: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="joins several nodes, and there is one"):
+        Scenario.model_validate({"topology": "hgx-h200-8", **key})

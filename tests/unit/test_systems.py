@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import get_args
 
 import pytest
 
@@ -10,6 +11,7 @@ from simulator.catalog import Catalog
 from simulator.errors import InputError
 from simulator.network.collectives import all_reduce_model
 from simulator.simulation import load_topology
+from simulator.topology.fabrics import Fabric
 from simulator.topology.graph import Pair, Topology
 from simulator.topology.join import Join, JoinKind
 
@@ -81,6 +83,12 @@ def test_two_gpus_are_joined_by_the_best_links_between_them(
     assert pair.bandwidth_bytes_per_s == pytest.approx(gb_per_s * GB)
     assert pair.hops == hops
     assert pair.latency_s == pytest.approx(microseconds * 1e-6)
+
+
+def test_every_generator_of_the_union_makes_a_system_of_the_catalogue() -> None:
+    union = get_args(get_args(Fabric)[0])
+    used = {type(CATALOG.system(name).fabric) for name in CATALOG.names("topologies")}
+    assert used == set(union)
 
 
 def test_without_peer_to_peer_traffic_passes_through_host_memory() -> None:
@@ -223,6 +231,7 @@ def test_host_memory_leaves_by_the_nearest_nic() -> None:
 
 def test_power_and_price_are_those_of_all_nodes() -> None:
     one, four = system("hgx-h200-8").system, joined("hgx-h200-8", 4).system
+    assert four.name == "hgx-h200-8-x4"
     assert four.power.value == pytest.approx(4 * 10.2e3)
     assert one.price is not None
     assert four.price is not None

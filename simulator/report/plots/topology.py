@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
@@ -15,14 +16,26 @@ from simulator.report.plots.style import LINES, OKABE_ITO, house_style, panels
 if TYPE_CHECKING:
     from simulator.topology.graph import Topology
 
+Place = tuple[float, float]
+"""Along the row from 0 to 1, and minus the number of the row."""
+
 _COLOURS = 6
 """Of the palette those that are neither black nor too light for a line."""
 
 _MANY_LINKS = 200
 """Links of one class from which they are drawn thin."""
 
-_ASIDE = 0.25
-"""Where NICs stand in their share of the row: off the middle, so that no link passes behind them."""
+_ASIDE = (0.5, 0.25, 0.75, 0.4, 0.6, 0.1, 0.9)
+"""Where the nodes of a row may stand in their shares of it: the first that is farthest from passing links."""
+
+_ARC = 0.07
+"""Height of a link within a row, per node that it passes, in rows."""
+
+_HIGHEST_ARC = 0.42
+_ARC_POINTS = 24
+_NETWORK = ("nic", "leaf", "spine")
+_CHARACTER_INCHES = 0.06
+_LEGEND_KEY_INCHES = 0.7
 
 _WRITTEN_NODES = 20
 """Nodes of one row up to which each has its name beside it."""
@@ -33,30 +46,58 @@ def draw(topology: Topology) -> Figure:
     graph = topology.graph
     rows = _rows(graph)
     widest = max(len(nodes) for _, nodes in rows)
+    width = min(16.0, 5.0 + 0.6 * widest)
     with house_style():
-        figure, (panel,) = panels(1, 1, (min(16.0, 5.0 + 0.6 * widest), 1.2 + 1.3 * len(rows)))
-        places = {
-            node: ((index + (_ASIDE if kind == "nic" else 0.5)) / len(nodes), float(-row))
-            for row, (kind, nodes) in enumerate(rows)
-            for index, node in enumerate(nodes)
-        }
+        figure, (panel,) = panels(1, 1, (width, 1.4 + 1.3 * len(rows)))
+        places = _places(graph, rows)
         handles = _draw_links(panel, graph, places)
         for row, (kind, nodes) in enumerate(rows):
             colour = OKABE_ITO[row % _COLOURS]
-            _draw_nodes(panel, kind, nodes, [places[node][0] for node in nodes], -row, colour)
+            size = min(90.0, (0.75 * 72 * width / len(nodes)) ** 2)
+            _draw_nodes(panel, kind, nodes, [places[node][0] for node in nodes], -row, colour, size)
         panel.set_title(topology.system.title)
         panel.set_xlim(0.0, 1.0)
         panel.set_ylim(-len(rows) + 0.4, 0.5)
         panel.axis("off")
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)), fontsize=8)
+        longest = max(len(str(handle.get_label())) for handle in handles)
+        columns = int(width / (_CHARACTER_INCHES * longest + _LEGEND_KEY_INCHES))
+        figure.legend(handles=handles, loc="outside lower center", ncols=min(3, max(1, columns)), fontsize=8)
     return figure
 
 
+def _places(graph: Any, rows: Sequence[tuple[str, list[str]]]) -> dict[str, Place]:
+    """Nodes evenly along their rows, each row shifted off the links that pass through it."""
+    places = {
+        node: ((index + 0.5) / len(nodes), float(-row))
+        for row, (_, nodes) in enumerate(rows)
+        for index, node in enumerate(nodes)
+    }
+    for row, (_, nodes) in enumerate(rows):
+        passing = list(_passing(graph, places, float(-row)))
+        aside = max(_ASIDE, key=lambda share: _clearance(passing, len(nodes), share))
+        places.update({node: ((index + aside) / len(nodes), float(-row)) for index, node in enumerate(nodes)})
+    return places
+
+
+def _passing(graph: Any, places: dict[str, Place], y: float) -> Iterator[float]:
+    """Where links between nodes of other rows cross a row."""
+    for tail, head in graph.edges:
+        (x0, y0), (x1, y1) = places[tail], places[head]
+        if min(y0, y1) < y < max(y0, y1):
+            yield x0 + (x1 - x0) * (y - y0) / (y1 - y0)
+
+
+def _clearance(passing: Sequence[float], nodes: int, share: float) -> float:
+    """Distance of the nearest passing link from a node, as a share of the row; rounded, so that ties stay."""
+    spots = [(index + share) / nodes for index in range(nodes)]
+    return round(min((abs(x - spot) for x in passing for spot in spots), default=0.0), 4)
+
+
 def _draw_nodes(
-    panel: Axes, kind: str, nodes: Sequence[str], xs: Sequence[float], y: float, colour: str
+    panel: Axes, kind: str, nodes: Sequence[str], xs: Sequence[float], y: float, colour: str, size: float
 ) -> None:
     marker = "s" if kind == "gpu" else "o"
-    panel.scatter(xs, [y] * len(xs), s=90, marker=marker, color=colour, edgecolors="white", zorder=3)
+    panel.scatter(xs, [y] * len(xs), s=size, marker=marker, color=colour, edgecolors="white", zorder=3)
     panel.text(-0.01, y, f"{len(nodes)} x {kind}", ha="right", va="center", fontweight="bold")
     if len(nodes) > _WRITTEN_NODES:
         return
@@ -83,7 +124,16 @@ def _rows(graph: Any) -> list[tuple[str, list[str]]]:
         kinds.setdefault(kind, []).append(node)
     hops = _hops_from(graph, kinds["gpu"])
     others = [kind for kind in kinds if kind not in ("gpu", "nvswitch")]
-    below = ["gpu", *sorted(others, key=lambda kind: (hops[kinds[kind][0]], graph.degree(kinds[kind][0])))]
+    joined = any(
+        graph.nodes[peer]["kind"] in _NETWORK for nic in kinds.get("nic", ()) for peer in graph.adj[nic]
+    )
+
+    def depth(kind: str) -> tuple[int, int, int]:
+        """Between hosts, the network is below all else; elsewhere the nearest to GPUs are on top."""
+        network = 1 + _NETWORK.index(kind) if joined and kind in _NETWORK else 0
+        return network, hops[kinds[kind][0]], graph.degree(kinds[kind][0])
+
+    below = ["gpu", *sorted(others, key=depth)]
     place: dict[str, float] = {}
     for kind in [*below, "nvswitch"] if "nvswitch" in kinds else below:
         nodes = sorted(
@@ -115,10 +165,11 @@ def _draw_links(panel: Axes, graph: Any, places: dict[str, tuple[float, float]])
     """One collection of lines per class of link, and its entry in the legend."""
     lines: dict[str, dict[frozenset[str], None]] = {}
     titles: dict[str, str] = {}
+    spacing = {y: 1 / count for y, count in Counter(y for _, y in places.values()).items()}
     for tail, head, edge in graph.edges(data=True):
         link = edge["link"]
-        bundle = round(edge["bandwidth_bytes_per_s"] / link.bandwidth.value)
-        several = f"{bundle} x " if bundle > 1 else ""
+        bundle = edge["bandwidth_bytes_per_s"] / link.bandwidth.value
+        several = "" if abs(bundle - 1) < 1e-6 else f"{bundle:.3g} x "
         label = f"{several}{link.title}, {edge['bandwidth_bytes_per_s'] / 1e9:,.4g} GB/s each way"
         titles[label] = link.name
         lines.setdefault(label, {})[frozenset((tail, head))] = None
@@ -126,7 +177,7 @@ def _draw_links(panel: Axes, graph: Any, places: dict[str, tuple[float, float]])
     for index, (label, pairs) in enumerate(lines.items()):
         many = len(pairs) > _MANY_LINKS
         colour, dashes = OKABE_ITO[(index + 1) % _COLOURS], LINES[index % len(LINES)]
-        segments = [[places[node] for node in sorted(pair)] for pair in pairs]
+        segments = [_line(sorted(places[node] for node in pair), spacing) for pair in pairs]
         panel.add_collection(
             LineCollection(
                 segments,
@@ -140,3 +191,15 @@ def _draw_links(panel: Axes, graph: Any, places: dict[str, tuple[float, float]])
             Line2D([], [], color=colour, linestyle=dashes, label=f"{label} ({len(segments):,} drawn)")
         )
     return handles
+
+
+def _line(ends: list[Place], spacing: dict[float, float]) -> list[Place]:
+    """Straight between rows and between neighbours; else an arc over the nodes between."""
+    (x0, y), (x1, y1) = ends
+    passed = round((x1 - x0) / spacing[y]) - 1
+    if y != y1 or passed < 1:
+        return ends
+    lowest = min(spacing)
+    height = min(_HIGHEST_ARC, _ARC * passed) * (-1 if y == lowest and y < 0 else 1)
+    steps = [step / _ARC_POINTS for step in range(_ARC_POINTS + 1)]
+    return [(x0 + (x1 - x0) * step, y + 4 * height * step * (1 - step)) for step in steps]
