@@ -103,7 +103,7 @@ def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
     family = catalog.family(device.family)
     kv_dtype: KvDtype = "bf16" if deployment.kv_cache_dtype == "auto" else deployment.kv_cache_dtype
 
-    defaults = engine.batch_limits(device.memory_capacity.value)
+    defaults = engine.batch_limits(device.memory_capacity.value, device.name)
     max_num_seqs, max_num_batched_tokens = _batch_limits(
         deployment.max_num_seqs,
         deployment.max_num_batched_tokens,

@@ -21,9 +21,11 @@ class EngineMemory(Spec):
 
 
 class BatchLimits(Spec):
-    """Default limits of a batch on GPUs of at least ``min_memory``."""
+    """Default limits of a batch on GPUs of at least ``min_memory``, but for some."""
 
     min_memory: Bytes
+    but_not: tuple[str, ...] = ()
+    """Devices on which they do not hold, by how their names begin."""
     max_num_batched_tokens: Count
     max_num_seqs: Count
 
@@ -37,7 +39,7 @@ class EngineDefaults(Spec):
 
     @model_validator(mode="after")
     def _some_limits_always_hold(self) -> EngineDefaults:
-        if all(limits.min_memory > 0 for limits in self.batch_limits.value):
+        if all(limits.min_memory > 0 or limits.but_not for limits in self.batch_limits.value):
             raise ValueError("batch_limits: none holds for a small GPU; give one entry min_memory: 0 GiB")
         return self
 
@@ -54,7 +56,11 @@ class EngineProfile(WithSources):
     memory: EngineMemory
     defaults: EngineDefaults
 
-    def batch_limits(self, memory_bytes: float) -> BatchLimits:
-        """Default limits on a GPU with ``memory_bytes``."""
-        fitting = [limits for limits in self.defaults.batch_limits.value if limits.min_memory <= memory_bytes]
+    def batch_limits(self, memory_bytes: float, device: str) -> BatchLimits:
+        """Default limits on a device with ``memory_bytes``."""
+        fitting = [
+            limits
+            for limits in self.defaults.batch_limits.value
+            if limits.min_memory <= memory_bytes and not device.startswith(limits.but_not)
+        ]
         return max(fitting, key=lambda limits: limits.min_memory)

@@ -108,7 +108,8 @@ class LinkLatency(Part):
             algorithm: scaled(constants, 1.0 / factor, "fixed", "per_peer")
             for algorithm, constants in link.collectives.items()
         }
-        return scaled(link, 1.0 / factor, "latency").model_copy(update={"collectives": collectives})
+        faster = scaled(link, 1.0 / factor, "latency", "switch_hop")
+        return faster.model_copy(update={"collectives": collectives})
 
 
 @dataclass(frozen=True)
@@ -163,9 +164,13 @@ class KvCapacity(Part):
 
 
 def parts(topology: Topology) -> tuple[Part, ...]:
-    """Every part of a system that may be faster; its classes of link in the order of the graph."""
+    """Every part of a system that may be faster; its classes of link in the order of the graph.
+
+    Uplinks of leaf switches are made of ports, and faster with them.
+    """
     links = dict.fromkeys(topology.link(edge).name for edge in topology.graph.edges)
-    per_link = [part for name in links for part in _link_parts(name)]
+    named = [name for name in links if name in topology.system.link_names]
+    per_link = [part for name in named for part in _link_parts(name)]
     return (HbmBandwidth(), Compute(), *per_link, Host(), Launch(), KvCapacity())
 
 

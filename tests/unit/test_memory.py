@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from simulator.catalog import Catalog
 from simulator.cost.memory import MemoryBudget, MemoryEstimate
 from simulator.errors import InputError
 from simulator.hardware import Dtype
@@ -112,5 +113,11 @@ def test_a_pipeline_that_does_not_fit_is_told_how_many_gpus_it_takes() -> None:
 
 
 def test_default_limits_depend_on_the_memory() -> None:
-    assert engine().batch_limits(80e9).max_num_batched_tokens == 8192
-    assert engine().batch_limits(48e9).max_num_batched_tokens == 2048
+    assert engine().batch_limits(80e9, "toy").max_num_batched_tokens == 8192
+    assert engine().batch_limits(48e9, "toy").max_num_batched_tokens == 2048
+
+
+def test_vllm_treats_a_large_a100_as_a_small_gpu() -> None:
+    vllm = Catalog().engine("vllm")
+    assert vllm.batch_limits(80 * 2**30, "a100-sxm-80gb").max_num_batched_tokens == 2048
+    assert vllm.batch_limits(80 * 2**30, "h100-sxm-80gb").max_num_batched_tokens == 8192
