@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
+from random import Random
 
 from hypothesis import strategies as st
 from simpy.events import EventPriority
@@ -39,6 +40,14 @@ class Outcome:
     lost_s: float
 
 
+@dataclass(frozen=True)
+class Moment:
+    """Rates that last for some seconds."""
+
+    seconds: float
+    rates: Mapping[str, float]
+
+
 class Bench:
     """A network of its own, and a diary of what ends on it."""
 
@@ -47,6 +56,7 @@ class Bench:
         self.clock = Clock()
         self.network = FluidNetwork(self.clock, capacities)
         self.ended: dict[str, Outcome] = {}
+        self._running: dict[str, Flow] = {}
         if apart:
             for resource in capacities:
                 self.network.footprint({resource: 1.0})
@@ -60,22 +70,38 @@ class Bench:
 
         def done(flow: Flow) -> None:
             self.ended[name] = Outcome(self.clock.now, flow.lost_s)
+            del self._running[name]
 
         parts = ((self.network.footprint(demands), 1.0),)
-        return self.network.start(parts, work, done, traffic="test", limit=limit)
+        flow = self.network.start(parts, work, done, traffic="test", limit=limit)
+        self._running[name] = flow
+        return flow
 
     def run(self) -> dict[str, Outcome]:
         """Let everything end."""
         self.clock.run()
         return self.ended
 
+    def moments(self) -> Iterator[Moment]:
+        """Let everything end, from one event to the next."""
+        while self.clock.peek() < inf:
+            self.clock.step()
+            if self.clock.now < self.clock.peek() < inf:
+                seconds = self.clock.peek() - self.clock.now
+                yield Moment(seconds, {name: flow.rate for name, flow in self._running.items()})
 
-def run(capacities: Mapping[str, float], jobs: Sequence[Job], *, apart: bool = False) -> list[Outcome]:
-    """What becomes of each job."""
+
+def prepared(capacities: Mapping[str, float], jobs: Sequence[Job], *, apart: bool = False) -> Bench:
+    """A bench on which each job starts at its time, by its place as a name."""
     bench = Bench(capacities, apart=apart)
     for index, job in enumerate(jobs):
         bench.at(job.start_s, partial(bench.start, str(index), job.work, dict(job.demands), job.limit))
-    ended = bench.run()
+    return bench
+
+
+def run(capacities: Mapping[str, float], jobs: Sequence[Job], *, apart: bool = False) -> list[Outcome]:
+    """What becomes of each job."""
+    ended = prepared(capacities, jobs, apart=apart).run()
     return [ended[str(index)] for index in range(len(jobs))]
 
 
@@ -93,6 +119,21 @@ class Flows:
 
     def with_jobs(self, jobs: Sequence[Job]) -> Flows:
         return replace(self, jobs=tuple(jobs))
+
+
+def crowd(random: Random) -> Flows:
+    """Some fifty flows at a time, each over three of 40 resources, no two shares alike."""
+    names = [f"r{index}" for index in range(40)]
+    jobs = [
+        Job(
+            start_s=random.uniform(0.0, 8.0),
+            work=random.uniform(0.1, 2.0),
+            demands=tuple((name, random.uniform(0.5, 2.0)) for name in random.sample(names, 3)),
+            limit=random.choice([inf, inf, random.uniform(0.05, 0.5)]),
+        )
+        for _ in range(150)
+    ]
+    return Flows({name: random.uniform(0.5, 2.0) for name in names}, tuple(jobs))
 
 
 AMOUNTS = (0.5, 1.0, 1.0, 1.0, 2.0, 3.0)

@@ -2,8 +2,9 @@
 
 A flow takes several resources at once, in fixed proportions: the bytes of a collective on every link that it
 uses, the arithmetic and the memory traffic of a kernel on every GPU that runs it. Rates change only where a
-flow starts or ends; all changes of one instant are solved together, and only flows that share something,
-directly or through others, are solved again.
+flow starts or ends. All changes of one instant are solved together, and only for the flows that they reach:
+first those held by a resource whose flows changed, then also those that their new rates would wrong, until
+nobody is wronged.
 
 Max-min fairness is the steady state of ideal congestion control. It does not know packets, incast, pauses or
 the ramp of DCQCN; what those cost is in the efficiency of a link.
@@ -12,7 +13,7 @@ the ramp of DCQCN; what those cost is in the efficiency of a link.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
 from math import inf
 
 from simpy import Event
@@ -20,12 +21,16 @@ from simpy.events import EventPriority
 
 from simulator.clock import ARRIVAL_PRIORITY, Clock
 from simulator.network.maxmin import max_min
+from simulator.network.parties import Party
 
 Resource = Hashable
 """Anything with a capacity: a direction of a link, the compute or the HBM of a GPU."""
 
 SETTLE_PRIORITY = EventPriority(1 << 40)
 """Rates are solved when everything else of an instant has happened."""
+
+SAME = 1e-9
+"""Rates that differ by less than this part of them are the same."""
 
 
 class Footprint:
@@ -38,11 +43,6 @@ class Footprint:
         self.shares: dict[_Bundle, float] = {}
         self._parties: list[Party] = []
         self._parties_known = 0
-
-    @property
-    def peak(self) -> float:
-        """Share of the capacity of its tightest resource that one unit of the rate takes."""
-        return max(self.shares.values())
 
     def rivals(self, parties: Sequence[Party]) -> list[Party]:
         """Parties that use a resource of it."""
@@ -66,85 +66,79 @@ class _Bundle:
         self.shares: dict[Footprint, float] = {}
         self.flows: dict[Flow, float] = {}
 
+    def left_by(self, flows: Container[Flow]) -> float:
+        """What all but ``flows`` leave of it."""
+        left = 1.0
+        for flow, amount in self.flows.items():
+            if flow not in flows:
+                left -= flow.rate * amount
+        return left
+
+    def wronged_by(self, flows: Container[Flow]) -> list[Flow]:
+        """Others on it whose rates are not fair any more, now that ``flows`` have new ones.
+
+        A rate is fair if a full resource of its flow, or its limit, holds it, and nobody has more there.
+        """
+        used = highest = held_use = 0.0
+        held_at = inf
+        others = []
+        for flow, amount in self.flows.items():
+            rate = flow.rate
+            held = flow.bottleneck is self
+            used += rate * amount
+            if flow not in flows:
+                others.append(flow)
+                if held:
+                    held_use += rate * amount
+            else:
+                if held:
+                    held_at = rate
+                if rate > highest:
+                    highest = rate
+        if 1.0 - used > SAME * held_use:
+            highest = inf  # the held could have more
+        too_much = held_at * (1.0 + SAME)
+        too_little = highest * (1.0 - SAME)
+        return [
+            other
+            for other in others
+            if other.rate > too_much or (other.rate < too_little and other.bottleneck is self)
+        ]
+
 
 class Flow:
     """Work in progress at a rate; ``lost_s`` are its seconds beyond those that it takes alone."""
 
     __slots__ = (
-        "_event",
-        "_left",
-        "_rate",
-        "_since_s",
-        "_solo",
-        "_squeezed_by",
+        "bottleneck",
+        "demands",
+        "event",
+        "left",
         "limit",
         "lost_s",
         "on_done",
+        "rate",
+        "rivals",
+        "since_s",
+        "solo",
+        "traffic",
     )
 
-    def __init__(self, work: float, solo: float, limit: float, on_done: Callable[[Flow], None]) -> None:
+    def __init__(
+        self, work: float, limit: float, on_done: Callable[[Flow], None], traffic: str, since_s: float
+    ) -> None:
+        self.demands: dict[_Bundle, float] = {}
+        self.left = work
         self.limit = limit
         self.lost_s = 0.0
         self.on_done = on_done
-        self._left = work
-        self._solo = solo
-        self._rate = 0.0
-        self._since_s = 0.0
-        self._event: Event | None = None
-        self._squeezed_by: Resource | None = None
-
-
-class Party:
-    """Somebody whose flows come and go over known resources, told when others may get into its way."""
-
-    __slots__ = ("_on_disturbed", "_rivals", "active", "busy_rivals", "resources")
-
-    def __init__(self, resources: frozenset[Resource], on_disturbed: Callable[[], None]) -> None:
-        self.resources = resources
-        self.active = False
-        self.busy_rivals = 0
-        self._rivals: list[Party] = []
-        self._on_disturbed = on_disturbed
-
-    @property
-    def alone(self) -> bool:
-        """Whether nobody else is active on its resources."""
-        return not self.busy_rivals
-
-    @property
-    def has_rivals(self) -> bool:
-        """Whether another party ever could be."""
-        return bool(self._rivals)
-
-    def meet(self, other: Party) -> None:
-        """Become rivals where both use a resource."""
-        if not self.resources.isdisjoint(other.resources):
-            self._rivals.append(other)
-            other._rivals.append(self)
-
-    def enter(self) -> None:
-        """From now on its flows may come."""
-        if not self.active:
-            self.active = True
-            for rival in self._rivals:
-                rival.rival_enters()
-
-    def leave(self) -> None:
-        """No flow of it runs or comes before it enters again."""
-        if self.active:
-            self.active = False
-            for rival in self._rivals:
-                rival.rival_leaves()
-
-    def rival_enters(self) -> None:
-        """Somebody else is active on its resources."""
-        self.busy_rivals += 1
-        if self.busy_rivals == 1 and self.active:
-            self._on_disturbed()
-
-    def rival_leaves(self) -> None:
-        """Somebody else is done."""
-        self.busy_rivals -= 1
+        self.traffic = traffic
+        self.since_s = since_s
+        self.solo = limit
+        self.rate = 0.0
+        self.bottleneck: _Bundle | None = None
+        self.event: Event | None = None
+        self.rivals: Sequence[Party] = ()
 
 
 class FluidNetwork:
@@ -161,8 +155,8 @@ class FluidNetwork:
         self._capacities = dict(capacities)
         self._bundles: dict[Resource, _Bundle] = {}
         self._parties: list[Party] = []
-        self._flows: dict[Flow, tuple[Parts, str, list[Party]]] = {}
-        self._unsettled: dict[Flow, None] = {}
+        self._flows: dict[Flow, None] = {}
+        self._touched: dict[_Bundle, None] = {}
 
     def footprint(self, demands: Mapping[Resource, float]) -> Footprint:
         """A footprint of so many units of each resource per unit of rate; all above zero."""
@@ -204,25 +198,24 @@ class FluidNetwork:
 
         ``on_done`` is called when it is through. The flows of a party are announced by its ``enter``.
         """
-        solo = limit
-        for footprint, weight in parts:
-            solo = min(solo, 1.0 / (weight * footprint.peak))
-        flow = Flow(work, solo, limit, on_done)
-        flow._since_s = self._clock.now
-        rivals: list[Party] = [] if of_party else self._rivals(parts)
-        self._flows[flow] = (parts, traffic, rivals)
+        flow = Flow(work, limit, on_done, traffic, self._clock.now)
+        self._flows[flow] = None
         alone = True
         for footprint, weight in parts:
             for bundle, share in footprint.shares.items():
-                if bundle.flows:
-                    alone = False
-                bundle.flows[flow] = weight * share
+                alone = alone and not bundle.flows
+                amount = flow.demands[bundle] = bundle.flows[flow] = weight * share
+                if amount * flow.solo > 1.0:
+                    flow.solo = 1.0 / amount
+                    flow.bottleneck = bundle
         if alone:
-            self._set_rate(flow, solo, None)
+            self._set_rate(flow, flow.solo)
         else:
-            self._unsettle((flow,))
-        for rival in rivals:
-            rival.rival_enters()
+            self._touch(flow.demands)
+        if not of_party:
+            flow.rivals = self._rivals(parts)
+            for rival in flow.rivals:
+                rival.rival_enters()
         return flow
 
     def cancel(self, flow: Flow) -> None:
@@ -242,12 +235,18 @@ class FluidNetwork:
             footprint.shares[alone] *= factor
         for flow in alone.flows:
             alone.flows[flow] *= factor
-        self._unsettle(alone.flows)
+            flow.demands[alone] *= factor
+            self._progress(flow)
+            flow.rate = 0.0
+        self._touch([alone])
 
     def waiting(self) -> list[str]:
         """Flows that make no progress, in words."""
-        stuck = [(flow, traffic) for flow, (_, traffic, _) in self._flows.items() if flow._rate <= 0.0]
-        return [f"a flow of {traffic} waits for {flow._squeezed_by}" for flow, traffic in stuck]
+        return [
+            f"a flow of {flow.traffic} waits for {_first(flow.bottleneck)}"
+            for flow in self._flows
+            if flow.rate <= 0.0
+        ]
 
     def _rivals(self, parts: Parts) -> list[Party]:
         found = dict.fromkeys(party for footprint, _ in parts for party in footprint.rivals(self._parties))
@@ -264,87 +263,95 @@ class FluidNetwork:
             for member in members:
                 del bundle.members[member]
             made.flows.update(bundle.flows)
+            for flow, amount in made.flows.items():
+                flow.demands[made] = amount
             made.shares.update(bundle.shares)
             for footprint, share in made.shares.items():
                 footprint.shares[made] = share
         return made
 
-    def _unsettle(self, flows: Iterable[Flow]) -> None:
-        if not self._unsettled:
+    def _touch(self, bundles: Iterable[_Bundle]) -> None:
+        """Other flows are on these than were."""
+        settled = not self._touched
+        self._touched.update(dict.fromkeys(bundles))
+        if settled and self._touched:
             self._clock.call_at(self._clock.now, SETTLE_PRIORITY, self._settle)
-        self._unsettled.update(dict.fromkeys(flows))
 
     def _settle(self, event: Event) -> None:
-        """Solve the rates of all flows that share something with one that is not settled."""
-        flows = self._related()
-        self._unsettled = {}
-        if not flows:
-            return
-        self.changes += 1
-        demands = [demand for _, demand in flows]
-        ones = {bundle: 1.0 for demand in demands for bundle, _ in demand}
-        rates, bottlenecks = max_min(demands, ones, [flow.limit for flow, _ in flows])
-        for (flow, _), rate, bundle in zip(flows, rates, bottlenecks, strict=True):
-            if rate != flow._rate or flow._event is None:
-                self._set_rate(flow, rate, None if bundle is None else next(iter(bundle.members)))
+        """Solve the rates that the changes of this instant reach."""
+        reached = [
+            flow
+            for bundle in self._touched
+            for flow in bundle.flows
+            if flow.bottleneck is bundle or not flow.rate
+        ]
+        self._touched = {}
+        before: dict[Flow, float] = {}
+        while reached:
+            for flow in reached:
+                self._progress(flow)
+                before[flow] = flow.rate
+            bundles = _share(before)
+            reached = [flow for bundle in bundles for flow in bundle.wronged_by(before)]
+        for flow, rate in before.items():
+            if flow.rate != rate or flow.event is None:
+                self._set_rate(flow, flow.rate)
+        self.changes += bool(before)
 
-    def _related(self) -> list[tuple[Flow, list[tuple[_Bundle, float]]]]:
-        """Flows that are not settled and all that share a resource with one of these, with their demands."""
-        found = [flow for flow in self._unsettled if flow in self._flows]
-        known = set(found)
-        seen: set[_Bundle] = set()
-        related = []
-        for flow in found:  # grows in the loop
-            demand = []
-            for footprint, weight in self._flows[flow][0]:
-                for bundle, share in footprint.shares.items():
-                    demand.append((bundle, weight * share))
-                    if bundle not in seen:
-                        seen.add(bundle)
-                        for other in bundle.flows:
-                            if other not in known:
-                                known.add(other)
-                                found.append(other)
-            related.append((flow, demand))
-        return related
-
-    def _set_rate(self, flow: Flow, rate: float, squeezed_by: Resource | None) -> None:
-        self._progress(flow)
-        flow._rate = rate
-        flow._squeezed_by = squeezed_by
-        now_s = self._clock.now
+    def _set_rate(self, flow: Flow, rate: float) -> None:
+        """From now on it has this rate; its progress until now is known."""
+        flow.rate = rate
+        flow.event = None
         if rate > 0.0:
-            flow._event = self._clock.call_at(
-                now_s + flow._left / rate, ARRIVAL_PRIORITY, lambda event: self._complete(event, flow)
+            flow.event = self._clock.call_at(
+                self._clock.now + flow.left / rate,
+                ARRIVAL_PRIORITY,
+                lambda event: self._complete(event, flow),
             )
 
     def _progress(self, flow: Flow) -> None:
         """Account for the time since the last change of the flow's rate."""
         now_s = self._clock.now
-        passed_s = now_s - flow._since_s
-        flow._since_s = now_s
+        passed_s = now_s - flow.since_s
+        flow.since_s = now_s
         if passed_s > 0.0:
-            flow._left = max(flow._left - flow._rate * passed_s, 0.0)
-            if flow._rate < flow._solo:
-                lost_s = passed_s * (1.0 - flow._rate / flow._solo)
+            flow.left = max(flow.left - flow.rate * passed_s, 0.0)
+            if flow.rate < flow.solo:
+                lost_s = passed_s * (1.0 - flow.rate / flow.solo)
                 flow.lost_s += lost_s
-                self.lost_s[flow._squeezed_by, self._flows[flow][1]] += lost_s
+                self.lost_s[_first(flow.bottleneck), flow.traffic] += lost_s
 
     def _complete(self, event: Event, flow: Flow) -> None:
-        if event is not flow._event:
+        if event is not flow.event:
             return  # its rate changed since
         self._progress(flow)
         self._remove(flow)
         flow.on_done(flow)
 
     def _remove(self, flow: Flow) -> None:
-        parts, _, rivals = self._flows.pop(flow)
-        flow._event = None
-        for footprint, _ in parts:
-            for bundle in footprint.shares:
-                others = bundle.flows
-                del others[flow]
-                if others:
-                    self._unsettle(others)
-        for rival in rivals:
+        del self._flows[flow]
+        flow.event = None
+        for bundle in flow.demands:
+            del bundle.flows[flow]
+        self._touch(bundle for bundle in flow.demands if bundle.flows)
+        for rival in flow.rivals:
             rival.rival_leaves()
+
+
+def _share(flows: Collection[Flow]) -> dict[_Bundle, float]:
+    """Give each its fair rate of what all others leave; returns what that is of every bundle."""
+    left: dict[_Bundle, float] = {}
+    for flow in flows:
+        for bundle in flow.demands:
+            if bundle not in left:
+                left[bundle] = bundle.left_by(flows)
+    demands = [flow.demands.items() for flow in flows]
+    rates, bottlenecks = max_min(demands, left, [flow.limit for flow in flows])
+    for flow, rate, bottleneck in zip(flows, rates, bottlenecks, strict=True):
+        flow.rate = rate
+        flow.bottleneck = bottleneck
+    return left
+
+
+def _first(bundle: _Bundle | None) -> Resource:
+    return None if bundle is None else next(iter(bundle.members))

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from math import inf
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.network.maxmin import max_min
-from tests.flows import Flows, Job, ends_s, flows, run
+from tests.flows import Flows, Job, crowd, ends_s, flows, prepared, run
 
 SAME = {"rel": 1e-9, "abs": 1e-12}
 
 
 def _rates(case: Flows) -> tuple[list[float], list[str | None]]:
     return max_min([job.demands for job in case.jobs], case.capacities, [job.limit for job in case.jobs])
+
+
+def _assert_fair_at_every_moment(case: Flows) -> None:
+    """Rates are those of all flows solved from scratch, and carry the work of each flow to the end of it."""
+    carried: dict[str, float] = defaultdict(float)
+    checked: object = None
+    for moment in prepared(case.capacities, case.jobs).moments():
+        if moment.rates != checked:
+            checked = moment.rates
+            running = case.with_jobs([case.jobs[int(name)] for name in moment.rates])
+            assert list(moment.rates.values()) == pytest.approx(_rates(running)[0], **SAME)
+        for name, rate in moment.rates.items():
+            carried[name] += rate * moment.seconds
+    for name, units in carried.items():
+        assert units == pytest.approx(case.jobs[int(name)].work, **SAME)
+    assert len(carried) == len(case.jobs)
 
 
 def _load(case: Flows, rates: list[float], resource: str) -> float:
@@ -47,6 +65,16 @@ def test_every_flow_is_at_its_limit_or_has_a_full_resource_on_which_nobody_has_m
         assert _load(case, rates, bottleneck) == pytest.approx(case.capacities[bottleneck], rel=1e-9)
         users = [rates[index] for index, one in enumerate(case.jobs) if bottleneck in dict(one.demands)]
         assert max(users) <= rate * (1 + 1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(flows(resources=12, most=20))
+def test_rates_are_those_of_all_flows_solved_anew_and_carry_their_work(case: Flows) -> None:
+    _assert_fair_at_every_moment(case)
+
+
+def test_rates_in_a_crowd_are_those_of_all_flows_solved_anew_and_carry_their_work() -> None:
+    _assert_fair_at_every_moment(crowd(Random(0)))
 
 
 @settings(max_examples=200, deadline=None)

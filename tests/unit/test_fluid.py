@@ -127,7 +127,7 @@ def test_who_has_no_rate_yet_is_named() -> None:
     bench = Bench({"link": 1.0})
     for name in ("one", "other"):
         bench.start(name, 1.0, {"link": 1.0})
-    assert bench.network.waiting() == ["a flow of test waits for None"]
+    assert bench.network.waiting() == ["a flow of test waits for link"]
     bench.run()
     assert bench.network.waiting() == []
 
