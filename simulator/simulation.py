@@ -66,6 +66,12 @@ class Plan:
         return self.tensor_parallel_size * self.pipeline_parallel_size
 
     @property
+    def layout(self) -> str:
+        """Replicas and their ranks, as ``4 x TP 2`` or ``2 x TP 2 x PP 2``."""
+        stages = f" x PP {self.pipeline_parallel_size}" if self.pipeline_parallel_size > 1 else ""
+        return f"{self.replicas} x TP {self.tensor_parallel_size}{stages}"
+
+    @property
     def gpus_used(self) -> int:
         """GPUs that serve; the others of the system idle."""
         return self.replicas * self.gpus_per_replica

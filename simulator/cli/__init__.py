@@ -17,6 +17,7 @@ COMMANDS = {
     "run": "Serve a workload on one system and report what happened.",
     "compare": "Serve the same traffic on several systems.",
     "elasticity": "What each part of a system would buy if it were a tenth faster.",
+    "waterfall": "What makes the difference between two systems, one class of properties at a time.",
     "catalog": "List and show what comes with the package.",
     "topology": "Show the facts of a system's graph, or draw it.",
 }

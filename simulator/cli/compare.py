@@ -6,10 +6,8 @@ from typing import Any
 
 import click
 
-from simulator.catalog import Catalog
-from simulator.cli.flags import SpreadGoodput, read_scenario, scenario_document, scenario_flags
+from simulator.cli.flags import SpreadGoodput, read_scenario, scenario_flags, systems_document
 from simulator.cli.options import Output, output_options, served
-from simulator.errors import InputError
 
 
 @click.command("compare", cls=SpreadGoodput)
@@ -33,13 +31,7 @@ def command(
     llmsim compare hgx-h200-8 gb300-nvl72
     llmsim compare hgx-h200-8 gb300-nvl72 --model llama-3.1-405b --request-rate 4 --scale-load gpus
     """
-    if len(systems) == 1 and systems[0] in Catalog().names("topologies"):
-        raise InputError(
-            f"{systems[0]} is one system",
-            remedy=f"name two or more to compare, or use 'llmsim run --topology {systems[0]}'",
-        )
-    scenario, named = (systems[0], ()) if len(systems) == 1 else (None, systems)
-    document = scenario_document(scenario, flags, named)
+    document = systems_document(systems, flags, "name two or more to compare")
     asked = read_scenario(document)
     if len(asked.topologies) == 1:
         raise document.error("names one system", ("topology",), "list two or more to compare")

@@ -11,11 +11,12 @@ from simulator.cli.flags import SpreadGoodput, one_system, read_scenario, scenar
 from simulator.cli.options import Output, output_options
 from simulator.cli.progress import bars
 from simulator.errors import InputError
+from simulator.metrics.summary import Summary
 from simulator.report.elasticity import Effect, ElasticityPage
 from simulator.report.evaluation import evaluate
 from simulator.scenario import Scenario
 from simulator.simulation import simulate
-from simulator.study.elasticity import Outcome, elasticity, variants
+from simulator.study.elasticity import NUDGES, Outcome, elasticity, nudged, variants
 
 LARGEST_PERCENT = 1000.0
 
@@ -59,15 +60,21 @@ def _page(scenario: Scenario, factor: float) -> ElasticityPage:
     catalog = Catalog()
     base = simulate(scenario, catalog)
     (evaluated,) = evaluate([base])
-    effects = []
+    effects: list[Effect] = []
+    by_chance: list[Summary] = []
     with bars() as shown:
-        advance = None if shown is None else shown.bar("runs", len(variants(base)))
+        advance = None if shown is None else shown.bar("runs", len(variants(base)) + len(NUDGES))
         for outcome in elasticity(scenario, catalog, base, factor):
             effects.append(_effect(outcome))
             if advance is not None:
                 advance(len(effects))
+        for result in nudged(scenario, catalog, base):
+            (other,) = evaluate([result])
+            by_chance.append(other.summary)
+            if advance is not None:
+                advance(len(effects) + len(by_chance))
     *parts, together = effects
-    return ElasticityPage(evaluated, factor, tuple(parts), together)
+    return ElasticityPage(evaluated, factor, tuple(parts), together, tuple(by_chance))
 
 
 def _effect(outcome: Outcome) -> Effect:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import click
 
-from simulator.catalog import Document, read_document
+from simulator.catalog import Catalog, Document, read_document
 from simulator.errors import InputError, nearest
 from simulator.scenario import Goodput, Scenario
 from simulator.serving.routers import ROUTERS
@@ -211,6 +211,17 @@ def scenario_document(file: str | None, values: dict[str, Any], topologies: tupl
     for flag, value in given:
         document.set(flag.where, _limits(value) if isinstance(value, tuple) else value, flag.name)
     return document
+
+
+def systems_document(systems: tuple[str, ...], values: dict[str, Any], instead: str) -> Document:
+    """The document of a command whose arguments are systems, or one scenario file that lists them."""
+    if len(systems) != 1:
+        return scenario_document(None, values, systems)
+    if systems[0] in Catalog().names("topologies"):
+        raise InputError(
+            f"{systems[0]} is one system", remedy=f"{instead}, or use 'llmsim run --topology {systems[0]}'"
+        )
+    return scenario_document(systems[0], values)
 
 
 def read_scenario(document: Document) -> Scenario:

@@ -19,12 +19,14 @@ from simulator.report.exports import result_object, to_json
 from simulator.report.folder import PLOTS, REPORT, RESULT
 from simulator.report.headline import (
     GOODPUT,
+    KEEPS_UP,
     THROUGHPUT,
     TPOT_MEAN,
     TPOT_P99,
     TTFT_MEAN,
     TTFT_P99,
     Metric,
+    keeps_up,
     measured,
     value,
 )
@@ -56,17 +58,23 @@ class ElasticityPage:
     factor: float
     effects: tuple[Effect, ...]
     together: Effect
+    nudged: tuple[Summary, ...]
+    """Of runs that differ from the base run by chance."""
 
     @cached_property
     def metrics(self) -> tuple[Metric, ...]:
         """What is shown: what every run has a value of that is not zero."""
-        summaries = [self.base.summary, self.together.summary, *(effect.summary for effect in self.effects)]
-        known = measured(METRICS, summaries)
-        return tuple(m for m in known if all(value(m, summary) > 0.0 for summary in summaries))
+        known = measured(METRICS, self._summaries)
+        return tuple(m for m in known if all(value(m, summary) > 0.0 for summary in self._summaries))
+
+    @cached_property
+    def _summaries(self) -> list[Summary]:
+        effects = (effect.summary for effect in self.effects)
+        return [self.base.summary, self.together.summary, *effects, *self.nudged]
 
     @cached_property
     def ranked(self) -> tuple[Effect, ...]:
-        """The parts that matter, the one with the largest effect on any metric first."""
+        """The parts that matter, the one with the largest effect beyond chance on any metric first."""
         used = [effect for effect in self.effects if not effect.idle]
         return tuple(sorted(used, key=lambda effect: -self._largest(effect)))
 
@@ -82,7 +90,18 @@ class ElasticityPage:
 
     def change_percent(self, effect: Effect, metric: Metric) -> float:
         """By how much a metric changes."""
-        return 100.0 * (value(metric, effect.summary) / value(metric, self.base.summary) - 1.0)
+        return self._change_percent(effect.summary, metric)
+
+    def chance_percent(self, metric: Metric) -> float:
+        """By how much a metric changes where nothing to speak of does: the most among the ``nudged``."""
+        return max((abs(self._change_percent(summary, metric)) for summary in self.nudged), default=0.0)
+
+    def tells(self, effect: Effect, metric: Metric) -> bool:
+        """Whether a change is more than chance."""
+        return abs(self.change_percent(effect, metric)) > self.chance_percent(metric)
+
+    def _change_percent(self, summary: Summary, metric: Metric) -> float:
+        return 100.0 * (value(metric, summary) / value(metric, self.base.summary) - 1.0)
 
     def elasticity(self, effect: Effect, metric: Metric) -> float:
         """``ln(metric after / before) / ln(factor)``."""
@@ -90,7 +109,10 @@ class ElasticityPage:
         return log(ratio) / log(self.factor)
 
     def _largest(self, effect: Effect) -> float:
-        return max((abs(self.elasticity(effect, metric)) for metric in self.metrics), default=0.0)
+        beyond = (
+            abs(self.change_percent(effect, metric)) - self.chance_percent(metric) for metric in self.metrics
+        )
+        return max(beyond, default=0.0)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -103,6 +125,7 @@ class ElasticityPage:
             "elasticity": {
                 "factor": self.factor,
                 "base": {metric.name: value(metric, self.base.summary) for metric in self.metrics},
+                "chance_percent": {metric.name: self.chance_percent(metric) for metric in self.metrics},
                 "parts": [self._plain(effect) for effect in self.effects],
                 "together": self._plain(self.together),
             },
@@ -127,7 +150,8 @@ class ElasticityPage:
 
     def sentences(self) -> list[str]:
         """The part that matters most to each metric, and the parts that do not matter."""
-        found = [self._most(metric) for metric in self.metrics]
+        up = keeps_up(self.base.result.plan, self._summaries)
+        found = [KEEPS_UP if up and m is THROUGHPUT else self._most(m) for m in self.metrics]
         if self.idle:
             names = ", ".join(effect.title for effect in self.idle)
             found.append(f"No request would notice more of: {names}.")
@@ -137,12 +161,15 @@ class ElasticityPage:
         gains = [self.change_percent(effect, metric) for effect in self.ranked]
         sign = -1.0 if metric.better == "low" else 1.0
         best = max(range(len(gains)), key=lambda index: sign * gains[index], default=None)
-        if best is None or sign * gains[best] < _SMALL_PERCENT:
-            return f"No part alone makes the {metric.title} better by {_SMALL_PERCENT:g} %."
+        chance = self.chance_percent(metric)
+        least = max(chance, _SMALL_PERCENT)
+        if best is None or sign * gains[best] <= least:
+            why = ", which chance does too" if least == chance else ""
+            return f"No part alone makes the {metric.title} better by more than {least:.2g} %{why}."
         word = "less" if metric.better == "low" else "more"
         part = self.ranked[best].title
         return (
-            f"For the {metric.title} {part} matters most: {self.percent:g} % faster gives"
+            f"For the {metric.title} {part} matters most: {self.percent:g} % better gives"
             f" {abs(gains[best]):.1f} % {word}."
         )
 
@@ -154,8 +181,11 @@ class ElasticityPage:
         ]
 
     def _cell(self, effect: Effect, metric: Metric) -> str:
-        change = self.change_percent(effect, metric)
-        return f"{change:+.1f} ({self.elasticity(effect, metric):+.2f})"
+        elasticity = f"{self.elasticity(effect, metric):+.2f}" if self.tells(effect, metric) else CHANCE
+        return f"{self.change_percent(effect, metric):+.1f} ({elasticity})"
+
+    def _chance(self) -> list[str]:
+        return [f"up to {self.chance_percent(metric):.2g}" for metric in self.metrics]
 
     def _columns(self) -> list[str]:
         return [metric.title for metric in self.metrics]
@@ -170,6 +200,7 @@ class ElasticityPage:
             if effect is self.together:
                 found.add_section()
             found.add_row(Text(effect.title), *cells)
+        found.add_row(CHANCE_TITLE, *self._chance())
         found.caption = CAPTION
         found.caption_justify = "left"
         parts: list[RenderableType] = [Text(title([self.base])), found]
@@ -190,6 +221,7 @@ class ElasticityPage:
 
     def _markdown(self, drawn: Sequence[str]) -> str:
         lines = [[effect.title, *cells] for effect, cells in self._rows()]
+        lines.append([CHANCE_TITLE, *self._chance()])
         parts = [
             f"# What a faster part would buy on {self.base.name}",
             title([self.base]) + ".",
@@ -203,7 +235,10 @@ class ElasticityPage:
         return "\n\n".join(parts) + "\n"
 
 
+CHANCE = "~"
+CHANCE_TITLE = "by chance"
 CAPTION = (
-    "in brackets the elasticity, d ln metric / d ln part; ranked by the largest; traffic, seed and deployment"
-    " are the same in every run"
+    "in brackets the elasticity, d ln metric / d ln part; ranked by the largest change; traffic, seed and"
+    f" deployment are the same in every run; {CHANCE} is no more than chance: what a few runs change in which"
+    " everything is faster or slower by at most 0.03 %"
 )

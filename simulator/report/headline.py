@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from simulator.metrics.latency import Distribution
 from simulator.metrics.summary import Summary
+
+if TYPE_CHECKING:
+    from simulator.simulation import Plan
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,17 @@ TPOT_P99 = Metric("p99_tpot_ms", "p99 TPOT", "ms", "low", _milliseconds(lambda o
 THROUGHPUT = Metric(
     "output_throughput", "throughput", "output tokens/s", "high", lambda one: one.output_throughput
 )
+KEEPS_UP = (
+    "Every run keeps up with the traffic, so the throughput is what the traffic asks for, not the most that"
+    " the hardware can serve; a higher --request-rate shows that."
+)
 GOODPUT = Metric("request_goodput", "goodput", "requests/s", "high", lambda one: one.goodput)
+
+
+def keeps_up(plan: Plan, summaries: Iterable[Summary]) -> bool:
+    """Every run keeps up with requests that come at times of their own: throughput is that of the traffic."""
+    open_load = plan.scenario.workload.max_concurrency is None
+    return open_load and all(summary.growth.kept_up is True for summary in summaries)
 
 
 def measured(metrics: tuple[Metric, ...], summaries: list[Summary]) -> tuple[Metric, ...]:

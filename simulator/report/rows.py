@@ -50,6 +50,11 @@ def number(value: float) -> str:
     return f"{value:,.1f}" if size >= 100.0 else f"{value:,.2f}" if size >= 1.0 else f"{value:.3g}"
 
 
+def signed(value: float) -> str:
+    """A change: ``number`` with its sign, where there is one."""
+    return f"{'-' if value < 0.0 else '+'}{number(abs(value))}" if value else "0"
+
+
 def comparison(evaluations: Sequence[Evaluation]) -> list[Row]:
     """Every row of the comparison; rows that no system has a value for are left out."""
     summaries = [evaluation.summary for evaluation in evaluations]

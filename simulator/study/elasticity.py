@@ -17,6 +17,9 @@ from simulator.study.parts import FasterCatalog, KvCapacity, Part, parts
 TOGETHER = "all"
 """Name of the variant in which every rate and every time is better at once."""
 
+NUDGES = (0.9997, 0.9998, 0.9999, 1.0001, 1.0002, 1.0003)
+"""Factors that no one would notice, were it not for who then shares a step with whom."""
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -50,6 +53,17 @@ def elasticity(scenario: Scenario, catalog: Catalog, base: Result, factor: float
     for variant in variants(base):
         result = _run(scenario, catalog, base, variant, factor)
         yield Outcome(variant, result, _same_times(base.record, result.record))
+
+
+def nudged(scenario: Scenario, catalog: Catalog, base: Result) -> Iterator[Result]:
+    """The base run on hardware that is faster or slower in all by next to nothing.
+
+    What differs beyond that is chance: a step that ends before an arrival, not after it, changes every later
+    batch of an open load. So these runs show which changes of a percentile or a mean tell nothing of a part.
+    """
+    *_, together = variants(base)
+    for factor in NUDGES:
+        yield _run(scenario, catalog, base, together, factor)
 
 
 def _run(scenario: Scenario, catalog: Catalog, base: Result, variant: Variant, factor: float) -> Result:

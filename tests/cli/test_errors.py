@@ -31,6 +31,7 @@ FILES = {
     "no-table.yaml": "topology: hgx-h200-8\nworkload: azure-conv\n",
     "several.yaml": "topology: [hgx-h200-8, gb300-nvl72]\n",
     "single.yaml": "topology: hgx-h200-8\n",
+    "scaled.yaml": "topology: [hgx-h200-8, gb300-nvl72]\nscale_load: gpus\n",
     "config.json": '{"model_type": "mixtral", "num_local_experts": 8}',
 }
 
@@ -109,6 +110,40 @@ FAULTS = {
         ["--percent: 0 is not above 0"],
     ),
     "a part that is no number": ("elasticity --topology hgx-h200-8 --percent nan", ["--percent: nan is not"]),
+    "a way from nowhere": ("waterfall", ["topology: none is named"]),
+    "a way to nowhere": ("waterfall single.yaml", ["single.yaml", "topology", "names one system"]),
+    "a way over a third system": (
+        "waterfall hgx-h200-8 gb300-nvl72 hgx-h200-8",
+        ["names 3 systems", "name two"],
+    ),
+    "a way with more load at its end": (
+        "waterfall scaled.yaml",
+        ["scaled.yaml:2:scale_load: both systems serve on as many GPUs", "use total"],
+    ),
+    "a way to fewer GPUs than ranks": (
+        "waterfall hgx-h200-8 rtx-pro-6000-4 --tensor-parallel-size 8",
+        ["--tensor-parallel-size: 8 ranks on rtx-pro-6000-4, which has 4 GPUs"],
+    ),
+    "a way to fewer GPUs than a replica takes": (
+        "waterfall h100-pcie-8 rtx-pro-6000-2 --weights bf16",
+        ["--model: a replica takes 4 GPUs on h100-pcie-8, and rtx-pro-6000-2 has 2", "smaller --weights"],
+    ),
+    "a way to a system that nobody knows": (
+        "waterfall hgx-h200-8 gb300-nvl7",
+        ["topology: no topology called 'gb300-nvl7'", "did you mean gb300-nvl72"],
+    ),
+    "a class that is none": (
+        "waterfall hgx-h200-8 gb300-nvl72 --order computer",
+        ["--order: no class called 'computer'", "did you mean compute"],
+    ),
+    "a class named twice": (
+        "waterfall hgx-h200-8 gb300-nvl72 --order compute,compute",
+        ["--order: names compute twice"],
+    ),
+    "a way to a system without such weights": (
+        "waterfall gb300-nvl72 hgx-h200-8 --weights nvfp4",
+        ["--weights: h200-sxm-141gb has no nvfp4", "--weights bf16"],
+    ),
     "one system to compare": ("compare single.yaml", ["single.yaml", "topology"]),
     "nothing to compare": ("compare", ["topology"]),
     "an unknown system to compare": (
@@ -185,7 +220,10 @@ def test_an_interrupt_leaves_no_half_result() -> None:
         time.sleep(0.05)
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=20)
+    try:
+        stdout, stderr = process.communicate(timeout=20)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert stdout == ""
     assert stderr.strip() == "llmsim: error: interrupted"

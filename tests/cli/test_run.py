@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from simulator.cli import main
+from simulator.cli import COMMANDS, main
 
 TRACE = "arrival_s,input_tokens,output_tokens\n" + "".join(
     f"{i / 4},{100 + i},{10 + i % 7}\n" for i in range(40)
@@ -143,5 +143,5 @@ def test_a_graph_is_drawn() -> None:
 
 
 def test_every_command_has_help() -> None:
-    for command in ("run", "compare", "elasticity", "catalog", "topology"):
+    for command in COMMANDS:
         assert f"llmsim {command}" in llmsim(command, "--help").stdout

@@ -12,7 +12,7 @@ from simulator.catalog import Catalog
 from simulator.metrics.latency import latencies
 from simulator.scenario import Scenario
 from simulator.simulation import Result, prepare, run, simulate
-from simulator.study.elasticity import TOGETHER, Outcome, elasticity, variants
+from simulator.study.elasticity import NUDGES, TOGETHER, Outcome, elasticity, nudged, variants
 from simulator.study.parts import (
     Compute,
     FasterCatalog,
@@ -64,6 +64,26 @@ def test_a_closed_batch_on_hardware_a_tenth_faster_in_all_is_done_a_tenth_sooner
             faster.request(name), base.record.request(name) / TENTH, rtol=1e-9, atol=1e-12
         )
     assert base.record.end_s / faster.end_s == pytest.approx(TENTH)
+
+
+def test_a_closed_batch_leaves_nothing_to_chance() -> None:
+    """It ends as much later or sooner as the hardware is worse or better, so by 0.03 % at most."""
+    asked = scenario(deployment={"tensor_parallel_size": 4})
+    base = simulate(asked, Catalog())
+    ends_s = [result.record.end_s for result in nudged(asked, Catalog(), base)]
+    np.testing.assert_allclose(ends_s, base.record.end_s / np.array(NUDGES), rtol=1e-9)
+
+
+def test_a_model_split_over_joined_nodes_is_as_homogeneous() -> None:
+    """Ports, cables and switches between the nodes have times of their own."""
+    base, found = outcomes(
+        scenario(
+            nodes=2, fabric="leaf-spine", deployment={"tensor_parallel_size": 16}, model="llama-3.1-405b"
+        )
+    )
+    assert base.plan.tensor_parallel_size == 16
+    assert base.record.end_s / found[TOGETHER].result.record.end_s == pytest.approx(TENTH, rel=1e-9)
+    assert not found["cx7-400g-latency"].idle
 
 
 def test_an_open_load_that_is_a_tenth_faster_too_sees_every_latency_a_tenth_shorter() -> None:

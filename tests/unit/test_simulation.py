@@ -31,11 +31,13 @@ def test_replicas_fill_the_system() -> None:
     assert plan("gb300-nvl72", tensor_parallel_size=8).replicas == 9
     assert plan(tensor_parallel_size=4).replicas == 2
     assert plan(tensor_parallel_size=4, replicas=1).gpus_used == 4
+    assert plan(tensor_parallel_size=4, replicas=1).layout == "1 x TP 4"
 
 
 def test_the_stages_of_a_replica_are_groups_of_its_gpus() -> None:
     found = plan(tensor_parallel_size=2, pipeline_parallel_size=2)
     assert (found.replicas, found.gpus_per_replica, found.gpus_used) == (2, 4, 8)
+    assert found.layout == "2 x TP 2 x PP 2"
     assert [len(stages) for stages in found.stages] == [2, 2]
     gathered_s = sum(stage.base_s(1, 0, 0, 0) for stage in found.stages[0])
     assert gathered_s == pytest.approx(found.costs[0].base_s(1, 0, 0, 0), rel=1e-2)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = 3
 _TOGETHER = "#bbbbbb"
+_CHANCE = "#eeeeee"
 _ROOM = 0.24
 """Room for the figure beside a bar, as a share of the width of all bars."""
 
@@ -36,7 +37,7 @@ def draw(page: ElasticityPage) -> Figure:
         panel.grid(axis="y", visible=False)
         panel.set_xlim(*limits)
         panel.set_xlabel("change, %")
-    figure.suptitle(page.heading, fontsize=10, x=0.01, ha="left")
+    figure.suptitle(f"{page.heading}; grey band: chance", fontsize=10, x=0.01, ha="left")
     return figure
 
 
@@ -48,12 +49,15 @@ def _places(count: int) -> list[float]:
 def _limits(page: ElasticityPage, effects: tuple[Effect, ...]) -> tuple[float, float]:
     """One scale for all panels, with room for the figures."""
     changes = [page.change_percent(effect, metric) for effect in effects for metric in page.metrics]
-    low, high = min([0.0, *changes]), max([0.0, *changes])
+    chance = max(map(page.chance_percent, page.metrics), default=0.0)
+    low, high = min([-chance, *changes]), max([chance, *changes])
     room = _ROOM * ((high - low) or 1.0)
     return low - room, high + room
 
 
 def _draw_metric(panel: Axes, page: ElasticityPage, effects: tuple[Effect, ...], metric: Metric) -> None:
+    chance = page.chance_percent(metric)
+    panel.axvspan(-chance, chance, color=_CHANCE, linewidth=0.0)
     for place, effect in zip(_places(len(effects)), effects, strict=True):
         change = page.change_percent(effect, metric)
         colour, hatch = BETTER if (change < 0.0) == (metric.better == "low") else WORSE
