@@ -5,6 +5,7 @@ Times are seconds of simulated time; a time that has not happened is NaN.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -12,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+
+Edge = tuple[str, str]
+"""One direction of a link: from a node to its neighbour."""
 
 STEP_CAUSES = (
     "host",
@@ -138,6 +142,15 @@ def column(table: Floats, columns: tuple[str, ...], name: str) -> Floats:
 
 
 @dataclass(frozen=True)
+class NetworkFacts:
+    """What a network that replicas share has seen."""
+
+    lost_s: Mapping[tuple[Hashable, str], float]
+    """Seconds beyond those that flows take alone: by the direction of a link (or a GPU and what of it) that
+    held them back, and by kind of traffic."""
+
+
+@dataclass(frozen=True)
 class Record:
     """Facts of one run."""
 
@@ -157,6 +170,8 @@ class Record:
     """One row per request and failure that it suffered, REROUTE_COLUMNS."""
     cost_rows: tuple[tuple[int, ...], ...] = ()
     """Per replica, the first row of each of its costs, the first one 0; empty: each has one cost."""
+    network: NetworkFacts | None = None
+    """None where every replica was simulated as if it were alone."""
 
     def request(self, name: str) -> Floats:
         """A column of the request table."""

@@ -42,9 +42,10 @@ class _BodyPieces:
 class StepCost:
     """Seconds of the steps of one replica, from shapes, kernel constants and engine overheads.
 
-    ``kv_s_per_token``: seconds to read one cached token, over all layers of one rank. ``host_slowdown``: host
-    time of this system's CPU over that of the profile's. ``stage``: the layers that count, and whether host
-    time and embedding (first) or the last norm, the LM head and the sampler (last) do.
+    ``kv_s_per_token``: seconds to read one cached token, over all layers of one rank. ``all_reduces``: so
+    many in a step, of ``all_reduce_bytes_per_token``. ``host_slowdown``: host time of this system's CPU over
+    that of the profile's. ``stage``: the layers that count, and whether host time and embedding (first) or
+    the last norm, the LM head and the sampler (last) do.
     Every method is pure; results are kept by the number of tokens.
     """
 
@@ -75,8 +76,8 @@ class StepCost:
         self._host_s = host * engine.host_step.value
         self._host_s_per_sequence = host * engine.host_per_sequence.value
         self._all_reduce = all_reduce
-        self._all_reduces = 0 if tp == 1 else 1 + sum(count * layer.all_reduces for layer, count in groups)
-        self._all_reduce_bytes_per_token = ACTIVATION_BYTES * model.hidden
+        self.all_reduces = 0 if tp == 1 else 1 + sum(count * layer.all_reduces for layer, count in groups)
+        self.all_reduce_bytes_per_token = ACTIVATION_BYTES * model.hidden
         self._send_bytes_per_token = 2 * ACTIVATION_BYTES * model.hidden / tp
         self._body: dict[int, float] = {}
         self._head: dict[int, float] = {0: 0.0}
@@ -168,7 +169,7 @@ class StepCost:
 
     def _split_body(self, tokens: int) -> _BodyPieces:
         o, mlp = (part.work(tokens, self._layers) for part in (self._o, self._mlp))
-        joined = (Collective(self._all_reduce_bytes_per_token * tokens),) if self._all_reduces else ()
+        joined = (Collective(self.all_reduce_bytes_per_token * tokens),) if self.all_reduces else ()
         return _BodyPieces(
             qkv=self._qkv.work(tokens, self._layers),
             rest=(o, *joined, mlp, *joined),
@@ -230,18 +231,18 @@ class StepCost:
 
     def _body_s(self, tokens: int) -> float:
         seconds = sum(part.seconds(tokens) for part in self._body_parts)
-        if self._all_reduces:
-            latency_s, bandwidth_s = self._all_reduce(self._all_reduce_bytes_per_token * tokens)
-            seconds += self._all_reduces * (latency_s + bandwidth_s)
+        if self.all_reduces:
+            latency_s, bandwidth_s = self._all_reduce(self.all_reduce_bytes_per_token * tokens)
+            seconds += self.all_reduces * (latency_s + bandwidth_s)
         return seconds
 
     def _body_causes(self, tokens: Floats) -> Floats:
         causes = _no_causes(len(tokens))
         for part in self._body_parts:
             part.add_causes(causes, tokens)
-        if self._all_reduces:
-            pairs = [self._all_reduce(self._all_reduce_bytes_per_token * float(n)) for n in tokens]
-            both: Floats = self._all_reduces * np.array(pairs, dtype=np.float64).reshape(-1, 2)
+        if self.all_reduces:
+            pairs = [self._all_reduce(self.all_reduce_bytes_per_token * float(n)) for n in tokens]
+            both: Floats = self.all_reduces * np.array(pairs, dtype=np.float64).reshape(-1, 2)
             causes["allreduce_latency"] += both[:, 0]
             causes["allreduce_bandwidth"] += both[:, 1]
         return np.column_stack([causes[name] for name in STEP_CAUSES])

@@ -63,11 +63,16 @@ class Ledger:
 
     def at_percentile_s(self, percent: float) -> Floats:
         """Seconds by cause of the request at a percentile of E2E (nearest rank), which sum to its E2E."""
-        done = self.by_request[~np.isnan(self.by_request[:, 0])]
+        found = self.request_at(percent)
+        return np.zeros(len(CAUSES)) if found is None else self.by_request[found]
+
+    def request_at(self, percent: float) -> int | None:
+        """The request at a percentile of E2E (nearest rank); None where none finished."""
+        done = np.flatnonzero(~np.isnan(self.by_request[:, 0]))
         if not len(done):
-            return np.zeros(len(CAUSES))
-        order = np.argsort(done.sum(axis=1), kind="stable")
-        return np.asarray(done[order[max(ceil(percent / 100.0 * len(done)) - 1, 0)]])
+            return None
+        order = np.argsort(self.by_request[done].sum(axis=1), kind="stable")
+        return int(done[order[max(ceil(percent / 100.0 * len(done)) - 1, 0)]])
 
 
 def ledger(record: Record, breakdowns: Sequence[Breakdown | Sequence[Breakdown]]) -> Ledger:

@@ -15,6 +15,9 @@ from typing import Literal
 from simulator.hardware import Algorithm, CollectiveConstants, Link
 from simulator.topology.graph import HOP_COST, Edge, Topology
 
+SAME = 1e-9
+"""Relative difference up to which two links count as equally tight."""
+
 Transfer = tuple[str, str, float]
 """Source, destination, bytes as a share of the message."""
 
@@ -56,6 +59,10 @@ class Phase:
     """Bytes on each direction of each link, per byte of the message."""
     s_per_byte: float
     """Seconds per byte of the message, the efficiency of the links included."""
+    latency_s: float = 0.0
+    """Its share of the fixed time of the whole."""
+    bottlenecks: tuple[Edge, ...] = ()
+    """Those of ``loads`` that it is waited for longest, all equally."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +76,7 @@ class AffineCost:
     """Whether its constants are those of a library on this class of link."""
     max_bytes: float | None = None
     phases: tuple[Phase, ...] = field(compare=False, default=())
-    """In order; their seconds per byte sum to ``s_per_byte``. Equal costs may be on different links."""
+    """In order; their latencies and seconds per byte sum to the whole. Equal costs may differ in links."""
 
     def allows(self, nbytes: float) -> bool:
         """Whether the algorithm takes a message of that size."""
@@ -111,7 +118,7 @@ def affine_cost(topology: Topology, algorithm: Method, parts: Sequence[Part]) ->
     limits = [cost.max_bytes for cost in found if cost.max_bytes is not None]
     return AffineCost(
         algorithm,
-        sum(cost.latency_s for cost in found),
+        sum(phase.latency_s for phase in phases),
         sum(phase.s_per_byte for phase in phases),
         measured=all(cost.measured for cost in found),
         max_bytes=min(limits, default=None),
@@ -130,7 +137,6 @@ def link_loads(topology: Topology, one: Round) -> dict[Edge, float]:
 
 @dataclass(frozen=True)
 class _PartCost:
-    latency_s: float
     phases: tuple[Phase, ...]
     measured: bool
     max_bytes: float | None
@@ -140,27 +146,37 @@ def _part_cost(topology: Topology, part: Part) -> _PartCost:
     loads = [link_loads(topology, one) for one in part.rounds]
     constants = _constants(topology, part, {edge: None for load in loads for edge in load})
     if constants:
-        latency_s = part.portion * max(
+        fixed_s = part.portion * max(
             one.fixed.value + one.per_peer.value * (part.size - 1) for one in constants
         )
+        latencies_s = [fixed_s / len(part.rounds)] * len(part.rounds)
     else:
-        latency_s = sum(_latency_s(topology, one) for one in part.rounds)
+        latencies_s = [_latency_s(topology, one) for one in part.rounds]
     limits = [one.max_message.value for one in constants if one.max_message is not None]
     phases = tuple(
-        _phase(topology, part.algorithm, one, load) for one, load in zip(part.rounds, loads, strict=True)
+        _phase(topology, part.algorithm, *one) for one in zip(part.rounds, loads, latencies_s, strict=True)
     )
-    return _PartCost(latency_s, phases, bool(constants), min(limits, default=None))
+    return _PartCost(phases, bool(constants), min(limits, default=None))
 
 
-def _phase(topology: Topology, algorithm: Algorithm | None, one: Round, loads: Mapping[Edge, float]) -> Phase:
-    slowest = max(
-        (
-            load / (topology.bandwidth_bytes_per_s(edge) * _efficiency(topology.link(edge), algorithm))
-            for edge, load in loads.items()
-        ),
-        default=0.0,
+def _phase(
+    topology: Topology,
+    algorithm: Algorithm | None,
+    one: Round,
+    loads: Mapping[Edge, float],
+    latency_s: float,
+) -> Phase:
+    wire_s = {
+        edge: load / (topology.bandwidth_bytes_per_s(edge) * _efficiency(topology.link(edge), algorithm))
+        for edge, load in loads.items()
+    }
+    slowest_s = max(wire_s.values(), default=0.0)
+    return Phase(
+        {edge: one.times * load for edge, load in loads.items()},
+        one.times * slowest_s,
+        latency_s,
+        tuple(edge for edge, seconds in wire_s.items() if seconds >= (1.0 - SAME) * slowest_s),
     )
-    return Phase({edge: one.times * load for edge, load in loads.items()}, one.times * slowest)
 
 
 def _efficiency(link: Link, algorithm: Algorithm | None) -> float:

@@ -14,9 +14,11 @@ from simulator.metrics import bounds
 from simulator.metrics.bounds import Bound, Ceiling
 from simulator.metrics.latency import Latencies, finished, latencies
 from simulator.metrics.ledger import Ledger, ledger
+from simulator.metrics.links import Blame, Links, Messages, blame, links
 from simulator.metrics.summary import Hardware, Slo, Summary, summarise
 from simulator.metrics.timeline import Timeline, timeline
 from simulator.record import STEP_COLUMNS, Record, column
+from simulator.report.messages import messages
 
 if TYPE_CHECKING:
     from simulator.scenario import Goodput
@@ -39,6 +41,26 @@ class Evaluation:
     def timeline(self) -> Timeline:
         """What went on over time."""
         return timeline(self.result.record, self.ledger.row_s, self.ledger.row_growth_s)
+
+    @cached_property
+    def links(self) -> Links:
+        """What the links carried."""
+        topology = self.result.plan.topology
+        return links(self.result.record, self.ledger.row_s, self.messages, topology.bandwidths_bytes_per_s)
+
+    @cached_property
+    def blames(self) -> list[Blame]:
+        """The seconds that the mean and the p99 request spend on messages; none where no request finished."""
+        tail = self.ledger.request_at(99.0)
+        if tail is None:
+            return []
+        record = self.result.record
+        return blame(record, self.messages, np.flatnonzero(finished(record)), tail)
+
+    @cached_property
+    def messages(self) -> tuple[Messages, ...]:
+        """What the steps send over links."""
+        return messages(self.result.plan)
 
 
 def evaluate(results: Sequence[Result]) -> tuple[Evaluation, ...]:

@@ -14,6 +14,7 @@ from simulator import __version__
 from simulator.metrics.latency import PERCENTILES, Distribution
 from simulator.record import CAUSES, STATUS_NAMES, STEP_CAUSES, STEP_WAITS, Floats, Record, Status
 from simulator.report.evaluation import Evaluation
+from simulator.report.links import links_object
 
 _LATER_CAUSES = ("lost", "kv_wait", "kv_transfer", *STEP_WAITS)
 _FIRST_CAUSES = tuple(cause for cause in CAUSES if cause not in _LATER_CAUSES)
@@ -222,6 +223,7 @@ def _llmsim(evaluation: Evaluation) -> dict[str, Any]:
             "mean_s": dict(zip(CAUSES, causes.mean_s().tolist(), strict=True)),
             "p99_s": dict(zip(CAUSES, causes.at_percentile_s(99.0).tolist(), strict=True)),
         },
+        **links_object(evaluation),
         "warnings": list(evaluation.warnings),
     }
 

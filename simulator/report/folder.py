@@ -11,7 +11,7 @@ from pathlib import Path
 from simulator.errors import InputError
 
 OPTION = "--out"
-RESULT, REQUESTS, REPORT, PLOTS = "result.json", "requests.csv", "report.md", "plots"
+RESULT, REQUESTS, LINKS, REPORT, PLOTS = "result.json", "requests.csv", "links.csv", "report.md", "plots"
 
 
 @contextmanager
@@ -64,14 +64,14 @@ def _is_ours(entry: Path) -> bool:
     """Part of a result: a file that llmsim writes, or a folder that holds nothing else."""
     if entry.name == RESULT:
         return '"llmsim"' in entry.read_text(encoding="utf-8", errors="replace")
-    if entry.name in (REQUESTS, REPORT):
+    if entry.name in (REQUESTS, LINKS, REPORT):
         return (entry.parent / RESULT).is_file()
     if not entry.is_dir() or entry.is_symlink():
         return False
     inside = list(entry.iterdir())
     if entry.name == PLOTS:
         return all(one.suffix in (".png", ".svg") for one in inside)
-    return (entry / RESULT).is_file() and all(one.name in (RESULT, REQUESTS) for one in inside)
+    return (entry / RESULT).is_file() and all(one.name in (RESULT, REQUESTS, LINKS) for one in inside)
 
 
 def _replace(partial: Path, target: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from simulator.record import CAUSES
 from simulator.report.evaluation import Evaluation
+from simulator.report.links import link_sentences
 from simulator.report.rows import BEST, NOTHING, Row, comparison, number
 from simulator.report.sentences import CAUSE_TITLES, differences
 from simulator.report.tables import title
@@ -21,6 +22,8 @@ def markdown(evaluations: Sequence[Evaluation], plots: Sequence[tuple[str, str]]
         "## Where the time goes",
         *differences(evaluations),
         _ledger(evaluations),
+        "## What the links did",
+        *("\n".join(_listed(link_sentences(evaluation))) for evaluation in evaluations),
         *(f"## {name}\n\n![{name}]({path})" for name, path in plots),
         "## Bounds",
         "What physics allows at the peak figures of the data sheets, and what the run came to. Of latencies "
@@ -77,6 +80,11 @@ def _ledger(evaluations: Sequence[Evaluation]) -> str:
     ]
     lines.append(["**sum = E2E**", *(f"**{_seconds(float(causes_s.sum()))}**" for _, causes_s in columns)])
     return markdown_table(["cause", *(name for name, _ in columns)], lines)
+
+
+def _listed(sentences: Sequence[str]) -> list[str]:
+    """Indented lines as items of a list, after the line that they belong to."""
+    return [f"- {line.strip()}" if line.startswith(" ") else f"{line}\n" for line in sentences]
 
 
 def _seconds(value: float) -> str:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from simulator.report.evaluation import Evaluation
+from simulator.report.links import link_sentences
 from simulator.report.rows import BEST, Row, comparison
 from simulator.report.sentences import differences
 
@@ -60,9 +61,10 @@ def title(evaluations: Sequence[Evaluation]) -> str:
 
 
 def overview(evaluations: Sequence[Evaluation]) -> RenderableType:
-    """Table, where the difference comes from, and warnings."""
+    """Table, where the difference comes from, the links, and warnings."""
     parts: list[RenderableType] = [table(evaluations)]
     parts += [Text(sentence) for sentence in differences(evaluations)]
+    parts += [Text(sentence) for evaluation in evaluations for sentence in link_sentences(evaluation)]
     parts += [
         Text(f"warning: {evaluation.name}: {warning}", style="yellow")
         for evaluation in evaluations

@@ -1,4 +1,4 @@
-"""A comparison as a page of the terminal, and as a folder: result.json, requests.csv, plots and report.md."""
+"""A comparison as a page of the terminal, and as a folder: result.json, tables, plots and report.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from rich.console import RenderableType
 
 from simulator.report.evaluation import Evaluation
 from simulator.report.exports import result_object, to_json, write_requests
-from simulator.report.folder import PLOTS, REPORT, REQUESTS, RESULT
+from simulator.report.folder import LINKS, PLOTS, REPORT, REQUESTS, RESULT
+from simulator.report.links import write_links
 from simulator.report.markdown import markdown
 from simulator.report.tables import overview
 
@@ -54,19 +55,24 @@ def write(evaluations: Sequence[Evaluation], folder: Path, *, plots: bool = True
     """Fill an empty folder; of several systems each has a folder of its own within it."""
     _write(folder / RESULT, to_json(combined(evaluations)))
     if len(evaluations) == 1:
-        write_requests(evaluations[0], folder / REQUESTS)
+        _write_tables(evaluations[0], folder)
     else:
         for evaluation in evaluations:
             own = folder / evaluation.name
             own.mkdir()
             _write(own / RESULT, to_json(result_object(evaluation)))
-            write_requests(evaluation, own / REQUESTS)
+            _write_tables(evaluation, own)
     drawn: list[tuple[str, str]] = []
     if plots:
         from simulator.report.plots import draw_all  # matplotlib takes half a second to import
 
         drawn = [(title, f"{PLOTS}/{name}.png") for name, title in draw_all(evaluations, folder / PLOTS)]
     _write(folder / REPORT, markdown(evaluations, drawn))
+
+
+def _write_tables(evaluation: Evaluation, folder: Path) -> None:
+    write_requests(evaluation, folder / REQUESTS)
+    write_links(evaluation, folder / LINKS)
 
 
 def _write(path: Path, text: str) -> None:

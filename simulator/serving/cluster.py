@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from simpy import Event
 
 from simulator.clock import ARRIVAL_PRIORITY, Clock
-from simulator.record import Record, Status
+from simulator.record import NetworkFacts, Record, Status
 from simulator.serving.macro import MacroReplica
 from simulator.serving.pipeline import Pipeline, PipelineReplica
 from simulator.serving.recorder import Recorder
@@ -177,13 +178,15 @@ def serve(
         max_concurrency=max_concurrency,
         traffic=traffic,
     )
+    network = None
     if hardware is not None and detail in SHARED:
-        hardware.share(clock, cluster.replicas, closely=detail == "layer")
+        network = hardware.share(clock, cluster.replicas, closely=detail == "layer")
     clock.run()
     stalled = [line for replica in cluster.replicas if (line := replica.unfinished())]
     if stalled:
         raise StalledError("; ".join(stalled))
-    return recorder.record((limits.num_blocks,) * logs)
+    facts = None if network is None else NetworkFacts(dict(network.lost_s))
+    return replace(recorder.record((limits.num_blocks,) * logs), network=facts)
 
 
 def _logs(cost: StepSeconds | Pipeline) -> int:

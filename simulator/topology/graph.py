@@ -104,6 +104,11 @@ class Topology:
         """One direction of a link."""
         return self._bandwidths[edge]
 
+    @property
+    def bandwidths_bytes_per_s(self) -> Mapping[Edge, float]:
+        """Each direction of every link."""
+        return self._bandwidths
+
     def host(self, node: str) -> int | None:
         """The box or rack of a node; None is between them."""
         host: int | None = self.graph.nodes[node].get("host", 0)

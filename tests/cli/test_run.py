@@ -101,6 +101,24 @@ def test_a_request_has_a_line_whose_ledger_sums_to_its_latency() -> None:
         assert causes == pytest.approx(float(row["e2e_s"]), abs=1e-8)
 
 
+def test_a_run_says_what_its_links_did() -> None:
+    shown = llmsim("run", *ON_H200, "--tensor-parallel-size", "4", "--out", "out", "--no-plots").stdout
+    assert "Links of hgx-h200-8 that requests wait for:" in shown
+    assert "NVLink 4 gpu0-7 <-> nvsw0-3 (x64): all-reduce, " in shown
+    assert "## What the links did" in Path("out/report.md").read_text()
+    header, *lines = Path("out/links.csv").read_text().splitlines()
+    assert header.startswith("source,target,link,traffic,bandwidth_bytes_per_s,bytes,utilisation,")
+    assert len(lines) == 8 * 4 * 2
+    result = json.loads(Path("out/result.json").read_text())["llmsim"]
+    assert sum(line["count"] for line in result["links"]) == 64
+    assert [culprit["traffic"] for culprit in result["link_culprits"]] == ["all-reduce"]
+
+
+def test_a_run_without_messages_has_no_line_about_links() -> None:
+    assert "No link holds a request back" in llmsim("run", *ON_H200, "--out", "out", "--no-plots").stdout
+    assert len(Path("out/links.csv").read_text().splitlines()) == 1
+
+
 def test_compare_serves_the_same_traffic_on_each_system() -> None:
     systems = ["hgx-h200-8", "gb300-nvl72"]
     shown = llmsim("compare", *systems, "--model", "llama-3.1-8b", "--trace", "t.csv", "--json").stdout

@@ -210,7 +210,8 @@ def test_a_comparison_has_a_folder_per_system(pair: tuple[Evaluation, ...], tmp_
 
 def test_one_system_has_its_files_at_the_top(pair: tuple[Evaluation, ...], tmp_path: Path) -> None:
     write(pair[:1], tmp_path, plots=False)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.md", "requests.csv", "result.json"]
+    names = ["links.csv", "report.md", "requests.csv", "result.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 def test_the_same_system_twice_has_two_names() -> None:

@@ -65,7 +65,7 @@ def test_a_folder_that_holds_anything_else_is_kept(tmp_path: Path, kept: str) ->
     assert (tmp_path / "out" / kept).read_text() == "years"
 
 
-@pytest.mark.parametrize("name", ["result.json", "report.md", "requests.csv"])
+@pytest.mark.parametrize("name", ["result.json", "report.md", "requests.csv", "links.csv"])
 def test_a_file_of_the_same_name_from_elsewhere_is_kept(tmp_path: Path, name: str) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / name).write_text("mine")

@@ -9,13 +9,14 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from simulator.report.evaluation import Evaluation
-from simulator.report.plots import kv_occupancy, latency, ledger, load
+from simulator.report.plots import kv_occupancy, latency, ledger, links, load
 from simulator.report.plots.style import house_style, save
 
 PLOTS: dict[str, tuple[str, Callable[[Sequence[Evaluation]], Figure]]] = {
     "latency": ("Latency of requests", latency.draw),
     "ledger": ("Where requests spend their time", ledger.draw),
     "load": ("Throughput and queue over time", load.draw),
+    "links": ("What the links did", links.draw),
     "kv_occupancy": ("KV cache in use over time", kv_occupancy.draw),
 }
 """File name, title and drawing function of each plot."""

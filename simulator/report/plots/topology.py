@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
@@ -22,7 +24,7 @@ Place = tuple[float, float]
 _COLOURS = 6
 """Of the palette those that are neither black nor too light for a line."""
 
-_MANY_LINKS = 200
+MANY_LINKS = 200
 """Links of one class from which they are drawn thin."""
 
 _ASIDE = (0.5, 0.25, 0.75, 0.4, 0.6, 0.1, 0.9)
@@ -41,28 +43,76 @@ _WRITTEN_NODES = 20
 """Nodes of one row up to which each has its name beside it."""
 
 
+@dataclass(frozen=True)
+class Layout:
+    """Where the nodes of a graph stand: in rows by kind, GPUs in one of them."""
+
+    rows: tuple[tuple[str, list[str]], ...]
+    """Kind and nodes."""
+    places: dict[str, Place]
+
+    @property
+    def width_inches(self) -> float:
+        """A width at which the fullest row is readable."""
+        return min(16.0, 5.0 + 0.6 * max(len(nodes) for _, nodes in self.rows))
+
+    @property
+    def height_inches(self) -> float:
+        """The height that goes with it."""
+        return 1.3 * len(self.rows)
+
+    def draw_nodes(self, panel: Axes, colours: Sequence[str]) -> None:
+        """Draw every row and its name; ``colours`` are of the rows, in turn."""
+        for row, (kind, nodes) in enumerate(self.rows):
+            size = min(90.0, (0.75 * 72 * self.width_inches / len(nodes)) ** 2)
+            xs = [self.places[node][0] for node in nodes]
+            _draw_nodes(panel, kind, nodes, xs, -row, colours[row % len(colours)], size)
+        panel.set_xlim(0.0, 1.0)
+        panel.set_ylim(-len(self.rows) + 0.4, 0.5)
+        panel.axis("off")
+
+    def line(self, ends: Iterable[str]) -> list[Place]:
+        """Of the link between two nodes: straight between rows and between neighbours; else an arc over the
+        nodes between."""
+        (x0, y), (x1, y1) = both = sorted(self.places[node] for node in ends)
+        passed = round((x1 - x0) / self._spacing[y]) - 1
+        if y != y1 or passed < 1:
+            return both
+        lowest = min(self._spacing)
+        height = min(_HIGHEST_ARC, _ARC * passed) * (-1 if y == lowest and y < 0 else 1)
+        steps = [step / _ARC_POINTS for step in range(_ARC_POINTS + 1)]
+        return [(x0 + (x1 - x0) * step, y + 4 * height * step * (1 - step)) for step in steps]
+
+    @cached_property
+    def _spacing(self) -> dict[float, float]:
+        """Between the nodes of each row."""
+        return {y: 1 / count for y, count in Counter(y for _, y in self.places.values()).items()}
+
+
+def layout(topology: Topology) -> Layout:
+    """Where the nodes of a system stand."""
+    rows = _rows(topology.graph)
+    return Layout(tuple(rows), _places(topology.graph, rows))
+
+
 def draw(topology: Topology) -> Figure:
     """Nodes in rows by kind, GPUs in one of them; edges by class of link."""
-    graph = topology.graph
-    rows = _rows(graph)
-    widest = max(len(nodes) for _, nodes in rows)
-    width = min(16.0, 5.0 + 0.6 * widest)
+    found = layout(topology)
+    width = found.width_inches
     with house_style():
-        figure, (panel,) = panels(1, 1, (width, 1.4 + 1.3 * len(rows)))
-        places = _places(graph, rows)
-        handles = _draw_links(panel, graph, places)
-        for row, (kind, nodes) in enumerate(rows):
-            colour = OKABE_ITO[row % _COLOURS]
-            size = min(90.0, (0.75 * 72 * width / len(nodes)) ** 2)
-            _draw_nodes(panel, kind, nodes, [places[node][0] for node in nodes], -row, colour, size)
+        figure, (panel,) = panels(1, 1, (width, 1.4 + found.height_inches))
+        handles = _draw_links(panel, topology.graph, found)
+        found.draw_nodes(panel, OKABE_ITO[:_COLOURS])
         panel.set_title(topology.system.title)
-        panel.set_xlim(0.0, 1.0)
-        panel.set_ylim(-len(rows) + 0.4, 0.5)
-        panel.axis("off")
-        longest = max(len(str(handle.get_label())) for handle in handles)
-        columns = int(width / (_CHARACTER_INCHES * longest + _LEGEND_KEY_INCHES))
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(3, max(1, columns)), fontsize=8)
+        columns = legend_columns(width, [str(handle.get_label()) for handle in handles])
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=8)
     return figure
+
+
+def legend_columns(width_inches: float, labels: Iterable[str]) -> int:
+    """So many entries of a legend, three at most, fit side by side."""
+    longest = max(map(len, labels), default=0)
+    return min(3, max(1, int(width_inches / (_CHARACTER_INCHES * longest + _LEGEND_KEY_INCHES))))
 
 
 def _places(graph: Any, rows: Sequence[tuple[str, list[str]]]) -> dict[str, Place]:
@@ -161,11 +211,10 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _draw_links(panel: Axes, graph: Any, places: dict[str, tuple[float, float]]) -> list[Line2D]:
+def _draw_links(panel: Axes, graph: Any, found: Layout) -> list[Line2D]:
     """One collection of lines per class of link, and its entry in the legend."""
     lines: dict[str, dict[frozenset[str], None]] = {}
     titles: dict[str, str] = {}
-    spacing = {y: 1 / count for y, count in Counter(y for _, y in places.values()).items()}
     for tail, head, edge in graph.edges(data=True):
         link = edge["link"]
         bundle = edge["bandwidth_bytes_per_s"] / link.bandwidth.value
@@ -175,9 +224,9 @@ def _draw_links(panel: Axes, graph: Any, places: dict[str, tuple[float, float]])
         lines.setdefault(label, {})[frozenset((tail, head))] = None
     handles = []
     for index, (label, pairs) in enumerate(lines.items()):
-        many = len(pairs) > _MANY_LINKS
+        many = len(pairs) > MANY_LINKS
         colour, dashes = OKABE_ITO[(index + 1) % _COLOURS], LINES[index % len(LINES)]
-        segments = [_line(sorted(places[node] for node in pair), spacing) for pair in pairs]
+        segments = [found.line(pair) for pair in pairs]
         panel.add_collection(
             LineCollection(
                 segments,
@@ -191,15 +240,3 @@ def _draw_links(panel: Axes, graph: Any, places: dict[str, tuple[float, float]])
             Line2D([], [], color=colour, linestyle=dashes, label=f"{label} ({len(segments):,} drawn)")
         )
     return handles
-
-
-def _line(ends: list[Place], spacing: dict[float, float]) -> list[Place]:
-    """Straight between rows and between neighbours; else an arc over the nodes between."""
-    (x0, y), (x1, y1) = ends
-    passed = round((x1 - x0) / spacing[y]) - 1
-    if y != y1 or passed < 1:
-        return ends
-    lowest = min(spacing)
-    height = min(_HIGHEST_ARC, _ARC * passed) * (-1 if y == lowest and y < 0 else 1)
-    steps = [step / _ARC_POINTS for step in range(_ARC_POINTS + 1)]
-    return [(x0 + (x1 - x0) * step, y + 4 * height * step * (1 - step)) for step in steps]

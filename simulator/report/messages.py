@@ -1,0 +1,27 @@
+"""What the steps of a plan send over links."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulator.metrics.links import Messages
+
+if TYPE_CHECKING:
+    from simulator.simulation import Plan
+
+ALL_REDUCE = "all-reduce"
+
+
+def messages(plan: Plan) -> tuple[Messages, ...]:
+    """Of every step log: the all-reduces of each stage that its steps pass through."""
+    stages = plan.pipeline_parallel_size
+    found = []
+    for replica, costs in enumerate(plan.stages):
+        for lane in range(stages):
+            for index, stage in enumerate(costs):
+                ways = plan.all_reduces[replica * stages + index].costs
+                if ways:
+                    log = replica * stages + lane
+                    each = stage.all_reduce_bytes_per_token
+                    found.append(Messages(log, ALL_REDUCE, stage.all_reduces, each, ways))
+    return tuple(found)
