@@ -84,7 +84,7 @@ STEP_COLUMNS = (
     "chunks",  # prompts that those tokens belong to
     "completions",  # prompts completed, each samples one token
     "attention_s",  # seconds of prefill attention beyond its fixed launch time
-    "kv_blocks",  # blocks in use in its last step, the most of the row
+    "kv_blocks",  # blocks of the replica in use in its last step, the most of the row
     "device_wait_s",  # seconds of the row beyond its steps alone, because devices are shared
     "link_wait_s",  # the same, because links are shared
     "bubble_s",  # seconds that the micro-batch waited for pipeline stages
@@ -157,7 +157,8 @@ class Record:
     requests: Floats
     """One row per request in order of id, REQUEST_COLUMNS."""
     steps: tuple[Floats, ...]
-    """Per replica, rows in order of time, STEP_COLUMNS."""
+    """Per step log, rows in order of time, STEP_COLUMNS. A replica has one log, a pipeline one for each
+    batch; where tables and ledgers say replica, they mean the log."""
     preemptions: Floats
     """One row per eviction, PREEMPTION_COLUMNS."""
     kv_blocks: tuple[int, ...]
@@ -169,7 +170,9 @@ class Record:
     reroutes: Floats = field(default_factory=lambda: np.empty((0, len(REROUTE_COLUMNS))))
     """One row per request and failure that it suffered, REROUTE_COLUMNS."""
     cost_rows: tuple[tuple[int, ...], ...] = ()
-    """Per replica, the first row of each of its costs, the first one 0; empty: each has one cost."""
+    """Per step log, the first row of each of its costs, the first one 0; empty: each has one cost."""
+    owners: tuple[int, ...] = ()
+    """Per step log, the replica that it belongs to; empty: each belongs to the replica of its index."""
     network: NetworkFacts | None = None
     """None where every replica was simulated as if it were alone."""
 
@@ -184,6 +187,10 @@ class Record:
     def reroute(self, name: str) -> Floats:
         """A column of the table of reroutes."""
         return column(self.reroutes, REROUTE_COLUMNS, name)
+
+    def owner(self, log: int) -> int:
+        """The replica that a step log belongs to."""
+        return self.owners[log] if self.owners else log
 
     def row_ranges(self, replica: int) -> list[tuple[int, int]]:
         """First and last row (excluded) of the step log under each cost of a replica."""

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from itertools import pairwise
 
 from simulator.catalog import Catalog
 from simulator.cost.engine import EngineProfile
 from simulator.cost.memory import MemoryBudget, MemoryEstimate
 from simulator.cost.model import Model
+from simulator.cost.pipeline import PipelineCost
 from simulator.cost.stage import WHOLE, Stage, stages
 from simulator.cost.step import StepCost
 from simulator.errors import InputError
 from simulator.hardware import Device, KvDtype
-from simulator.network.collectives import AllReduceModel, all_reduce_model
+from simulator.network.collectives import AffineCost, AllReduceModel, all_reduce_model
+from simulator.network.sends import send_cost, stage_transfers
 from simulator.record import Record
 from simulator.scenario import Scenario
 from simulator.serving.cluster import SHARED, serve
+from simulator.serving.pipeline import Pipeline
 from simulator.serving.replica import Limits
 from simulator.serving.routers import ROUTERS
 from simulator.serving.sharing import Group, Hardware, capacities
@@ -50,6 +54,8 @@ class Plan:
     """GPUs of each TP group: of every stage of the first replica, of the second, ..."""
     all_reduces: tuple[AllReduceModel, ...]
     """One per TP group."""
+    sends: tuple[tuple[AffineCost, ...], ...]
+    """Per replica, from each pipeline stage to the next, per byte that each rank sends."""
     tensor_parallel_size: int
     pipeline_parallel_size: int
     limits: Limits
@@ -59,6 +65,23 @@ class Plan:
     def replicas(self) -> int:
         """Copies of the model."""
         return len(self.costs)
+
+    @cached_property
+    def engines(self) -> tuple[StepCost | Pipeline, ...]:
+        """What serves, one per replica."""
+        if self.pipeline_parallel_size == 1:
+            return self.costs
+        return tuple(
+            Pipeline(PipelineCost(stages), stages, sends)
+            for stages, sends in zip(self.stages, self.sends, strict=True)
+        )
+
+    @property
+    def step_costs(self) -> tuple[StepCost | PipelineCost, ...]:
+        """What the steps of each step log cost: of each replica, or of each lane of its pipeline."""
+        if self.pipeline_parallel_size == 1:
+            return self.costs
+        return tuple(cost for stages in self.stages for cost in (PipelineCost(stages),) * len(stages))
 
     @property
     def gpus_per_replica(self) -> int:
@@ -170,6 +193,7 @@ def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
         ),
         groups=tuple(groups),
         all_reduces=tuple(all_reduces),
+        sends=tuple(_sends(topology, groups[first : first + pp]) for first in range(0, replicas * pp, pp)),
         tensor_parallel_size=tp,
         pipeline_parallel_size=pp,
         limits=Limits(max_num_seqs, max_num_batched_tokens, memory.block_size, memory.num_blocks),
@@ -182,18 +206,12 @@ def run(
 ) -> Result:
     """Serve the traffic of the plan to its end; ``rate_factor`` multiplies the offered load."""
     scenario = plan.scenario
-    if plan.pipeline_parallel_size > 1:
-        raise InputError(
-            "replicas of several pipeline stages cannot be served yet",
-            field="pipeline_parallel_size",
-            remedy="use --pipeline-parallel-size 1",
-        )
     streams = Streams(scenario.seed)
     workload = scenario.workload
     preset = None if workload.preset is None else catalog.preset(workload.preset)
     requests = traffic(workload, preset, streams, rate_factor)
     record = serve(
-        plan.costs,
+        plan.engines,
         plan.limits,
         ROUTERS[scenario.deployment.router](),
         streams,
@@ -214,8 +232,14 @@ def simulate(scenario: Scenario, catalog: Catalog, *, progress: Progress | None 
 
 def _hardware(plan: Plan) -> Hardware:
     """What the replicas of the plan share."""
-    groups = zip(plan.groups, plan.costs, plan.all_reduces, strict=True)
+    costs = [stage for stages in plan.stages for stage in stages]
+    groups = zip(plan.groups, costs, plan.all_reduces, strict=True)
     return Hardware(tuple(Group(*group) for group in groups), capacities(plan.topology))
+
+
+def _sends(topology: Topology, groups: Sequence[tuple[str, ...]]) -> tuple[AffineCost, ...]:
+    """What it costs to send from each stage of a replica to the next, per byte of each rank."""
+    return tuple(send_cost(topology, stage_transfers(one, after)) for one, after in pairwise(groups))
 
 
 def _tensor_parallel_size(scenario: Scenario, estimate: MemoryEstimate, gpus: int, max_model_len: int) -> int:

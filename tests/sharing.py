@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice, pairwise
 
 from hypothesis import strategies as st
 
 from simulator.cost.passage import Collective, Passage, Work
 from simulator.network.collectives import AllReduceModel, all_reduce_model
+from simulator.network.sends import send_cost
 from simulator.record import Record
 from simulator.serving.cluster import serve
+from simulator.serving.pipeline import Pipeline
 from simulator.serving.replica import Limits
 from simulator.serving.routers import ROUTERS
 from simulator.serving.sharing import Group, Hardware, capacities
@@ -43,6 +46,9 @@ class LayeredCost:
 
     def attention_s(self, new_tokens: int, prefix_tokens: int) -> float:
         return self.linear.attention_s(new_tokens, prefix_tokens)
+
+    def send_bytes(self, tokens: int) -> float:
+        return BYTES_PER_TOKEN * tokens
 
     def passage(
         self,
@@ -80,12 +86,16 @@ class SharedCase:
     traffic: Traffic
     router: str
 
+    pipelined: bool = False
+    """Each GPU of a group is a stage of its own, instead of a rank."""
+
     def run(self, detail: str) -> Record:
-        models = [all_reduce_model(self.topology, group) for group in self.groups]
+        ranks = [(gpu,) for group in self.groups for gpu in group] if self.pipelined else list(self.groups)
+        models = [all_reduce_model(self.topology, group) for group in ranks]
         steps = [LayeredCost(self.linear, model, self.layers, self.compute, self.hbm) for model in models]
-        groups = [Group(*made) for made in zip(self.groups, steps, models, strict=True)]
+        groups = [Group(*made) for made in zip(ranks, steps, models, strict=True)]
         return serve(
-            steps,
+            self._pipelines(steps) if self.pipelined else steps,
             self.limits,
             ROUTERS[self.router](),
             Streams(0),
@@ -94,6 +104,17 @@ class SharedCase:
             max_model_len=10**9,
             hardware=Hardware(tuple(groups), capacities(self.topology)),
         )
+
+    def _pipelines(self, steps: list[LayeredCost]) -> list[Pipeline]:
+        one_each = iter(steps)
+        return [
+            Pipeline(
+                self.linear.scaled(len(group)),
+                tuple(islice(one_each, len(group))),
+                tuple(send_cost(self.topology, [(*pair, 1.0)]) for pair in pairwise(group)),
+            )
+            for group in self.groups
+        ]
 
 
 APART = ((("gpu0", "gpu1"), ("gpu2", "gpu3")), (("gpu0", "gpu2"),), (("gpu0",), ("gpu3",)))

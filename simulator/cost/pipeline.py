@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,8 +38,3 @@ class PipelineCost:
         seconds: Floats = np.sum([stage.breakdown(bare) for stage in self.stages], axis=0)
         seconds[:, STEP_CAUSES.index("attention")] += attention_s
         return seconds
-
-
-def stage_attention_s(stages: Sequence[StepCost], chunks: Sequence[tuple[int, int]]) -> tuple[float, ...]:
-    """Per stage, the attention of chunks of (new tokens, prefix tokens)."""
-    return tuple(sum(stage.attention_s(new, prefix) for new, prefix in chunks) for stage in stages)

@@ -229,8 +229,8 @@ def _max_concurrent(record: Record) -> int:
 
 def _kv_peak(record: Record) -> float:
     peaks = (
-        float(column(steps, STEP_COLUMNS, "kv_blocks").max(initial=0.0)) / blocks
-        for steps, blocks in zip(record.steps, record.kv_blocks, strict=True)
+        float(column(steps, STEP_COLUMNS, "kv_blocks").max(initial=0.0)) / record.kv_blocks[record.owner(log)]
+        for log, steps in enumerate(record.steps)
     )
     return max(peaks, default=0.0)
 

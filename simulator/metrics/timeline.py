@@ -46,17 +46,25 @@ def timeline(
     """
     edges_s = np.linspace(0.0, record.end_s or 1.0, bins + 1)
     bin_s = np.diff(edges_s)
-    kv_block_s = np.zeros(bins)
-    for steps, seconds in zip(record.steps, row_s, strict=True):
-        kv_block_s += _spread(steps, seconds, column(steps, STEP_COLUMNS, "kv_blocks") * seconds, edges_s)
     waiting_s, running_s = _request_seconds(record, edges_s)
     return Timeline(
         edges_s=edges_s,
         output_tokens_per_s=output_tokens(record, row_s, row_growth_s, edges_s) / bin_s,
         waiting=waiting_s / bin_s,
         running=running_s / bin_s,
-        kv_fraction=kv_block_s / (bin_s * sum(record.kv_blocks)),
+        kv_fraction=_kv_blocks(record, row_s, edges_s) / sum(record.kv_blocks),
     )
+
+
+def _kv_blocks(record: Record, row_s: Sequence[Floats], edges_s: Floats) -> Floats:
+    """Blocks in use, of all replicas together; all batches of a pipeline see those of its one pool."""
+    bin_s = np.diff(edges_s)
+    block_s, step_s = (np.zeros((len(record.kv_blocks), len(bin_s))) for _ in range(2))
+    for log, (steps, seconds) in enumerate(zip(record.steps, row_s, strict=True)):
+        owner = record.owner(log)
+        block_s[owner] += _spread(steps, seconds, column(steps, STEP_COLUMNS, "kv_blocks") * seconds, edges_s)
+        step_s[owner] += _spread(steps, seconds, seconds, edges_s)
+    return np.asarray((block_s / np.maximum(step_s, bin_s)).sum(axis=0))
 
 
 def output_tokens(

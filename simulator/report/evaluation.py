@@ -75,7 +75,7 @@ def evaluate(results: Sequence[Result]) -> tuple[Evaluation, ...]:
 def _evaluate(result: Result, name: str) -> Evaluation:
     plan, record = result.plan, result.record
     found = latencies(record)
-    causes = ledger(record, [cost.breakdown for cost in plan.costs])
+    causes = ledger(record, [cost.breakdown for cost in plan.step_costs])
     summary = summarise(record, found, causes, _hardware(plan), _slo(plan.scenario.goodput))
     roofline, stages = plan.costs[0].roofline, plan.pipeline_parallel_size
     limits = bounds.bounds(

@@ -62,11 +62,11 @@ def _columns(evaluation: Evaluation, prefill_replica: Floats, rows: slice) -> It
         yield _seconds(latency_s[rows])
     for name in ("input_tokens", "output_tokens", "preemptions"):
         yield _whole(record.request(name)[rows])
-    yield _replicas(record.request("replica")[rows])
+    yield _replicas(record, record.request("replica")[rows])
     for cause in _FIRST_CAUSES:
         yield _seconds(evaluation.ledger.by_request[rows, CAUSES.index(cause)])
     yield _whole(record.request("reroutes")[rows])
-    yield _replicas(prefill_replica[rows])
+    yield _replicas(record, prefill_replica[rows])
     for cause in _LATER_CAUSES:
         yield _seconds(evaluation.ledger.by_request[rows, CAUSES.index(cause)])
 
@@ -78,8 +78,16 @@ def _prefill_replica(record: Record) -> Floats:
     return found
 
 
-def _replicas(values: Floats) -> Column:
-    return ["" if replica < 0 else replica for replica in _whole(values)]
+def _replicas(record: Record, logs: Floats) -> Column:
+    return ["" if log < 0 else record.owner(log) for log in _whole(logs)]
+
+
+def _busy_by_replica(evaluation: Evaluation) -> list[float]:
+    """Seconds in which each replica stepped; of a pipeline, the mean of its batches."""
+    record, busy_s = evaluation.result.record, evaluation.ledger.busy_s
+    owners = [record.owner(log) for log in range(len(record.steps))]
+    sums: list[float] = (np.bincount(owners, busy_s) / np.bincount(owners)).tolist()
+    return sums
 
 
 def _whole(values: Floats) -> list[int]:
@@ -200,7 +208,7 @@ def _llmsim(evaluation: Evaluation) -> dict[str, Any]:
         "utilisation": {
             "busy_fraction": summary.busy_fraction,
             "busy_fraction_by_replica": [
-                _share(busy_s, summary.duration_s) for busy_s in causes.busy_s.tolist()
+                _share(busy_s, summary.duration_s) for busy_s in _busy_by_replica(evaluation)
             ],
             "step_seconds_by_cause": dict(
                 zip(STEP_CAUSES, causes.by_replica.sum(axis=0).tolist(), strict=True)

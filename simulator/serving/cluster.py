@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from simpy import Event
 
@@ -110,19 +111,21 @@ class Cluster:
         self._limits = limits
         self._max_model_len = max_model_len
         self._recorder = recorder
+        first_logs = accumulate((_logs(cost) for cost in costs), initial=0)
         self.replicas = [
-            self._replica(detail, index, clock, cost, recorder) for index, cost in enumerate(costs)
+            self._replica(detail, log, clock, cost, recorder)
+            for log, cost in zip(first_logs, costs, strict=False)
         ]
         self._choices = router.choices(self.replicas, streams)
         self._clock = clock
         self._client = Client(clock, traffic, self._route, max_concurrency)
 
     def _replica(
-        self, detail: str, index: int, clock: Clock, cost: StepSeconds | Pipeline, recorder: Recorder
+        self, detail: str, log: int, clock: Clock, cost: StepSeconds | Pipeline, recorder: Recorder
     ) -> Target:
         if isinstance(cost, Pipeline):
-            return PipelineReplica(index, clock, cost, self._limits, recorder, self._ended)
-        return REPLICA_OF_DETAIL[detail](index, clock, cost, self._limits, recorder, self._ended)
+            return PipelineReplica(log, clock, cost, detail, self._limits, recorder, self._ended)
+        return REPLICA_OF_DETAIL[detail](log, clock, cost, self._limits, recorder, self._ended)
 
     def _route(self, request: Request) -> None:
         rejection = self._rejection(request)
@@ -164,8 +167,8 @@ def serve(
     StalledError when requests are left that nothing will ever serve.
     """
     clock = Clock()
-    logs = sum(_logs(cost) for cost in costs)
-    recorder = Recorder(logs, on_progress)
+    owners = tuple(index for index, cost in enumerate(costs) for _ in range(_logs(cost)))
+    recorder = Recorder(owners, on_progress)
     cluster = Cluster(
         clock,
         costs,
@@ -186,7 +189,7 @@ def serve(
     if stalled:
         raise StalledError("; ".join(stalled))
     facts = None if network is None else NetworkFacts(dict(network.lost_s))
-    return replace(recorder.record((limits.num_blocks,) * logs), network=facts)
+    return replace(recorder.record((limits.num_blocks,) * len(costs)), network=facts)
 
 
 def _logs(cost: StepSeconds | Pipeline) -> int:

@@ -67,7 +67,7 @@ class MacroReplica(Replica):
         if steps == self._leap:
             return
         used = self._decodes.blocks_at(self._decodes.clock + steps - self._done + 1)
-        if used + self._limits.blocks(request.prefill_tokens) <= self._limits.num_blocks:
+        if used + self._limits.blocks(request.prefill_tokens) <= self._own_blocks():
             self._leap_to(steps)
 
     def _step_under_way(self) -> int:
@@ -129,7 +129,7 @@ class MacroReplica(Replica):
         self._row += 1
         start_s = run.boundary_s(first) if first else run.start_s
         kv_tokens = run.kv_tokens(first, last)
-        blocks = decodes.blocks_at(decodes.clock)
+        blocks = decodes.blocks_at(decodes.clock) + self._blocks_of_others()
         self._rows.extend((start_s, last - first, run.count, kv_tokens, 0, 0, 0, 0.0, blocks, *waits))
 
     def _end_mixed_step(self, now_s: float, waits: Waits) -> None:
@@ -172,7 +172,8 @@ class MacroReplica(Replica):
         decodes = self._decodes
         evicted = False
         self._decode_blocks = decodes.blocks_at(decodes.clock + 1)
-        while self._reserved + self._decode_blocks > self._limits.num_blocks:
+        num_blocks = self._own_blocks()
+        while self._reserved + self._decode_blocks > num_blocks:
             request = self._running.pop(next(reversed(self._running)))
             decoding = request is not self._prefilling
             if decoding:
@@ -199,7 +200,7 @@ class MacroReplica(Replica):
         waiting = self.waiting
         if not admit or not waiting:
             return chunks
-        free = limits.num_blocks - self._reserved - self._decode_blocks
+        free = self._own_blocks() - self._reserved - self._decode_blocks
         while waiting and budget and len(self._running) < limits.max_num_seqs:
             blocks = limits.blocks(waiting[0].prefill_tokens)
             if blocks > free:
@@ -224,7 +225,7 @@ class MacroReplica(Replica):
         count = decodes.count
         context = decodes.context() if count else 0
         seconds, tokens, completions, attention_s = self._mixed_s(count, context, chunks)
-        blocks = self._reserved + self._decode_blocks
+        blocks = self._reserved + self._decode_blocks + self._blocks_of_others()
         self._mixed_row = (now_s, 1, count, context, tokens, len(chunks), completions, attention_s, blocks)
         self._chunks = chunks
         self._run = None
@@ -237,8 +238,16 @@ class MacroReplica(Replica):
         if self._run is None:
             self._run = self._anchor(now_s, decodes.count, decodes.context())
             self._done = 0
-        steps = 1 if evicted else decodes.steps_that_fit(decodes.steps_to_finish(), self._limits.num_blocks)
+        steps = 1 if evicted else self._steps_ahead()
         self._leap_to(self._done + steps)
+
+    def _steps_ahead(self) -> int:
+        """Steps until a request finishes or a block cannot be allocated."""
+        decodes = self._decodes
+        return decodes.steps_that_fit(decodes.steps_to_finish(), self._limits.num_blocks)
+
+    def _own_blocks(self) -> int:
+        return self._limits.num_blocks - self._blocks_of_others()
 
     def _leap_to(self, steps: int) -> None:
         assert self._run is not None

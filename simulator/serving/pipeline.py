@@ -22,8 +22,9 @@ from simulator.network.collectives import AffineCost
 from simulator.network.fluid import FluidNetwork
 from simulator.network.transfers import FluidPath, Path, TimedPath
 from simulator.serving.execution import NO_WAITS, Shape, Step, Waits
+from simulator.serving.macro import MacroReplica
 from simulator.serving.recorder import Recorder
-from simulator.serving.replica import Limits, StepSeconds
+from simulator.serving.replica import Limits, Replica, StepSeconds
 from simulator.serving.request import Request
 from simulator.serving.runner import StepRunner
 from simulator.serving.stepwise import StepReplica
@@ -149,12 +150,14 @@ class LaneRunner:
         clock: Clock,
         priority: EventPriority,
         stages: Sequence[PipelineStage],
+        on_wake: Callable[[], None],
         on_end: Callable[[], None],
         under_way: Callable[[], Sequence[Shape]],
     ) -> None:
         self._clock = clock
         self._priority = priority
         self._stages = stages
+        self._on_wake = on_wake
         self._on_end = on_end
         self._shapes = under_way
         self._pending: Event | None = None
@@ -167,7 +170,7 @@ class LaneRunner:
         return self._pending is None and self._batch is None
 
     def wake(self) -> None:
-        """Call ``on_end`` now, when the other events of this instant have had their turn."""
+        """Call ``on_wake`` now, when the other events of this instant have had their turn."""
         self._pending = self._clock.call_at(self._clock.now, self._priority, self._woken)
 
     def run(self, end_s: float) -> None:
@@ -193,7 +196,7 @@ class LaneRunner:
     def _woken(self, event: Event) -> None:
         if event is self._pending:
             self._pending = None
-            self._on_end()
+            self._on_wake()
 
     def _ended(self) -> None:
         batch = self._batch
@@ -204,102 +207,90 @@ class LaneRunner:
         self._on_end()
 
 
-class Lane(StepReplica):
-    """One batch of a pipelined replica."""
+class Lane(Replica):
+    """One batch of a pipelined replica; mixed into a level of detail, which says what a batch does."""
 
-    def __init__(
-        self,
-        index: int,
-        clock: Clock,
-        cost: StepSeconds,
-        limits: Limits,
-        recorder: Recorder,
-        on_end: Callable[[Request], None],
-        stages: Sequence[PipelineStage],
-        pool: BlockPool,
-    ) -> None:
-        super().__init__(index, clock, cost, limits, recorder, on_end)
+    _chunks: list[Request]
+
+    def enter(self, stages: Sequence[PipelineStage], lanes: Sequence[Lane]) -> None:
+        """Become one of ``lanes``, whose micro-batches go through ``stages``."""
         self._stages = stages
-        self._pool = pool
-        pool.lanes.append(self)
-        self._runner = LaneRunner(clock, self._priority, stages, self._boundary, self._shapes)
+        self._others = [lane for lane in lanes if lane is not self]
+        self._runner = LaneRunner(
+            self._clock, self._priority, stages, self._boundary, self._ended, self._shapes
+        )
         self.runners = ()
 
     def wake(self) -> None:
-        """Blocks are free that it may have waited for."""
+        """Blocks may be free that it waits for."""
         if self.waiting and self._runner.idle:
             self._runner.wake()
 
-    @property
-    def blocks_used(self) -> int:
-        """Blocks of its own requests."""
-        return sum(self._blocks.values())
+    def _ended(self) -> None:
+        """Its micro-batch has ended, and may have left blocks that others wait for."""
+        self._boundary()
+        for other in self._others:
+            other.wake()
 
-    @property
-    def kv_blocks_used(self) -> int:
-        return self._pool.used
-
-    def _free_blocks(self) -> int:
-        return self._limits.num_blocks - self._pool.used
-
-    def _free(self, request: Request) -> None:
-        super()._free(request)
-        self._pool.freed(self)
+    def _blocks_of_others(self) -> int:
+        return sum(other.kv_blocks_used for other in self._others)
 
     def _shapes(self) -> tuple[Shape, ...]:
         chunks = [(request.chunk_tokens, request.prefilled) for request in self._chunks]
-        whole = self._step.shape
+        whole = self._step_that_runs().shape
         return tuple(
             whole._replace(attention_s=sum(stage.cost.attention_s(*chunk) for chunk in chunks))
             for stage in self._stages
         )
 
 
-class BlockPool:
-    """The KV blocks of a replica, which its lanes share."""
+class MacroLane(Lane, MacroReplica):
+    """A lane that keeps its batch as sums. It cannot leap: other lanes are in the stages, too."""
 
-    def __init__(self) -> None:
-        self.lanes: list[Lane] = []
+    def _steps_ahead(self) -> int:
+        return 1
 
-    @property
-    def used(self) -> int:
-        """Blocks in use."""
-        return sum(lane.blocks_used for lane in self.lanes)
 
-    def freed(self, by: Lane) -> None:
-        """A lane gave blocks back."""
-        for lane in self.lanes:
-            if lane is not by:
-                lane.wake()
+class StepLane(Lane, StepReplica):
+    """The reference: every request touched in every step."""
+
+
+LANE_OF_DETAIL: dict[str, type[Lane]] = {
+    "auto": MacroLane,
+    "macro": MacroLane,
+    "step": StepLane,
+    "layer": StepLane,
+}
 
 
 class PipelineReplica:
-    """A replica of several stages, seen from the router."""
+    """A replica of several stages, seen from the router; its batches keep the step logs from ``first`` on."""
 
     def __init__(
         self,
-        index: int,
+        first: int,
         clock: Clock,
         pipeline: Pipeline,
+        detail: str,
         limits: Limits,
         recorder: Recorder,
         on_end: Callable[[Request], None],
     ) -> None:
         count = len(pipeline.stages)
-        first = index * count
         priority = replica_priority(first)
-        self.index = index
+        self.index = first
         self.stages = [PipelineStage(clock, priority, *stage) for stage in enumerate(pipeline.stages)]
         self._sends = pipeline.sends
         self._clock = clock
         self._join([TimedPath(clock, send, priority) for send in pipeline.sends])
         self.runners = tuple(stage.runner for stage in self.stages)
-        pool = BlockPool()
         share = replace(limits, max_num_seqs=-(-limits.max_num_seqs // count))
+        kind = LANE_OF_DETAIL[detail]
         self.lanes = [
-            Lane(first + lane, clock, pipeline.whole, share, recorder, on_end, self.stages, pool)
-            for lane in range(count)
+            kind(first + lane, clock, pipeline.whole, share, recorder, on_end) for lane in range(count)
         ]
+        for lane in self.lanes:
+            lane.enter(self.stages, self.lanes)
 
     def send_over(self, network: FluidNetwork) -> None:
         """From now on its stages send over links that others may use."""
@@ -322,7 +313,7 @@ class PipelineReplica:
     @property
     def kv_blocks_used(self) -> int:
         """Blocks in use during the steps that run now."""
-        return self.lanes[0].kv_blocks_used
+        return sum(lane.kv_blocks_used for lane in self.lanes)
 
     def submit(self, request: Request) -> None:
         """Take a request from the router: into the lane that has the fewest."""

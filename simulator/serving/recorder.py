@@ -20,10 +20,11 @@ def _known(time_or_row: float | None) -> float:
 
 
 class Recorder:
-    """Collects the facts of one run."""
+    """Collects the facts of one run; ``owners`` are the replicas that the step logs belong to."""
 
-    def __init__(self, replicas: int, on_progress: Callable[[int], None] | None = None) -> None:
-        self.steps = tuple(array("d") for _ in range(replicas))
+    def __init__(self, owners: tuple[int, ...], on_progress: Callable[[int], None] | None = None) -> None:
+        self.steps = tuple(array("d") for _ in owners)
+        self._owners = owners
         self.ended = 0
         self._requests = array("d")
         self._preemptions = array("d")
@@ -82,6 +83,7 @@ class Recorder:
             preemptions=preemptions,
             kv_blocks=kv_blocks,
             end_s=end_s,
+            owners=self._owners,
         )
 
 

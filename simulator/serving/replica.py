@@ -26,7 +26,9 @@ from simulator.serving.runner import Runner, StepRunner
 class StepSeconds(Protocol):
     """Seconds of an engine step: ``base_s + kv_s_per_token * context + sum(attention_s)``."""
 
-    kv_s_per_token: float
+    @property
+    def kv_s_per_token(self) -> float:
+        """Seconds to read one cached token."""
 
     def base_s(self, decodes: int, chunk_tokens: int, chunks: int, completions: int) -> float:
         """Everything that does not depend on the context."""
@@ -138,6 +140,10 @@ class Replica(ABC):
     @abstractmethod
     def _step_that_runs(self) -> Step:
         """The step under way; one that leaps over several steps leaps no further than its end."""
+
+    def _blocks_of_others(self) -> int:
+        """Blocks of its pool that other batches hold: none, where the pool is its own."""
+        return 0
 
     def unfinished(self) -> str | None:
         """Who waits for what, or None when nothing is left."""

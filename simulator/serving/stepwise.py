@@ -80,7 +80,7 @@ class StepReplica(Replica):
         del self._slots[request], self._blocks[request], self._to_prefill[request]
 
     def _free_blocks(self) -> int:
-        return self._limits.num_blocks - sum(self._blocks.values())
+        return self._limits.num_blocks - self._blocks_of_others() - sum(self._blocks.values())
 
     def _start_step(self, now_s: float) -> None:
         evicted = self._make_room(now_s)
@@ -137,7 +137,7 @@ class StepReplica(Replica):
     def _run_step(self, now_s: float) -> None:
         count = len(self._decoding)
         context = sum(self._slots[request] + 1 for request in self._decoding)
-        blocks = self.kv_blocks_used
+        blocks = self.kv_blocks_used + self._blocks_of_others()
         shape = Shape(count, context, 0, 0, 0, 0.0)
         if self._chunks:
             seconds, tokens, completions, attention_s = self._mixed_s(count, context, self._chunks)

@@ -125,7 +125,7 @@ def test_tokens_are_conserved(case: Case) -> None:
 def test_blocks_are_never_overdrawn_and_all_free_at_the_end(case: Case) -> None:
     for detail in REPLICA_OF_DETAIL:
         clock = Clock()
-        recorder = Recorder(case.replicas)
+        recorder = Recorder(tuple(range(case.replicas)))
         cluster = Cluster(
             clock,
             [case.cost] * case.replicas,

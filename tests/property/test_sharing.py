@@ -37,6 +37,13 @@ def test_auto_equals_layer_whatever_is_shared(case: SharedCase) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(shared_cases(TOGETHER))
+def test_auto_equals_layer_for_pipelines(case: SharedCase) -> None:
+    stages = replace(case, pipelined=True)
+    _assert_same(stages.run("auto"), stages.run("layer"))
+
+
+@settings(max_examples=100, deadline=None)
+@given(shared_cases(TOGETHER))
 def test_sharing_never_ends_a_closed_batch_earlier(case: SharedCase) -> None:
     closed = [(0.0, *lengths) for _, *lengths in case.traffic]
     together = replace(case, traffic=closed, router="round-robin")

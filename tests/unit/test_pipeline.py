@@ -2,51 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
-from simulator.network.collectives import AffineCost
 from simulator.record import Record
-from simulator.serving.cluster import serve
-from simulator.serving.pipeline import Pipeline
 from simulator.serving.replica import Limits
-from simulator.serving.routers import ROUTERS
-from simulator.streams import Streams
+from tests.pipelines import PipelineCase
 from tests.strategies import LinearCost, Traffic
 
 
-@dataclass(frozen=True)
-class StageCost(LinearCost):
-    """A stage that hands on one byte per token."""
-
-    def send_bytes(self, tokens: int) -> float:
-        return float(tokens)
-
-
 def _serve(
-    traffic: Traffic, stages: int = 2, send_s: float = 0.0, seqs: int = 8, blocks: int = 100, **cost: float
+    traffic: Traffic, stages: int = 2, send_s: float = 0.0, blocks: int = 100, per_token_s: float = 0.0
 ) -> Record:
-    plain = {
-        "fixed_s": 1.0,
-        "per_token_s": 0.0,
-        "per_prompt_s": 0.0,
-        "kv_s_per_token": 0.0,
-        "per_pair_s": 0.0,
-    }
-    values = plain | cost
-    one = StageCost(**values)
-    whole = StageCost(**{name: stages * value for name, value in values.items()})
-    send = AffineCost("ring", send_s, 0.0, measured=False)
-    return serve(
-        [Pipeline(whole, (one,) * stages, (send,) * (stages - 1))],
-        Limits(max_num_seqs=seqs, max_num_batched_tokens=64, block_size=1, num_blocks=blocks),
-        ROUTERS["round-robin"](),
-        Streams(0),
-        traffic,
-        detail="step",
-        max_model_len=10**9,
+    case = PipelineCase(
+        linear=LinearCost(1.0, per_token_s, 0.0, 0.0, 0.0),
+        stages=stages,
+        send_s=send_s,
+        send_s_per_token=0.0,
+        limits=Limits(max_num_seqs=8, max_num_batched_tokens=64, block_size=1, num_blocks=blocks),
+        traffic=traffic,
     )
+    return case.run()
 
 
 def test_two_micro_batches_keep_two_stages_busy() -> None:

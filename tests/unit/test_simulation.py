@@ -9,7 +9,8 @@ import pytest
 
 from simulator.catalog import Catalog
 from simulator.errors import InputError
-from simulator.record import STEP_CAUSES, STEP_COLUMNS
+from simulator.record import CAUSES, STEP_CAUSES, STEP_COLUMNS
+from simulator.report.evaluation import evaluate
 from simulator.scenario import Scenario
 from simulator.simulation import Plan, prepare, simulate
 
@@ -48,10 +49,22 @@ def test_the_only_stage_is_the_whole() -> None:
     assert found.stages == tuple((cost,) for cost in found.costs)
 
 
-def test_stages_are_not_served_yet() -> None:
-    fields = {"topology": "hgx-h200-8", "deployment": {"pipeline_parallel_size": 2}}
-    with pytest.raises(InputError, match="cannot be served yet; use --pipeline-parallel-size 1"):
-        simulate(Scenario.model_validate(fields), Catalog())
+@pytest.mark.parametrize("detail", ["auto", "step", "layer"])
+def test_stages_serve_everything_and_the_ledger_adds_up(detail: str) -> None:
+    scenario = Scenario.model_validate(
+        {
+            "topology": "hgx-h200-8",
+            "model": "llama-3.1-8b",
+            "deployment": {"tensor_parallel_size": 2, "pipeline_parallel_size": 4, "replicas": 1},
+            "workload": {"num_prompts": 8},
+            "detail": detail,
+        }
+    )
+    (one,) = evaluate([simulate(scenario, Catalog())])  # raises where a ledger does not close
+    assert one.summary.completed == 8
+    seconds = dict(zip(CAUSES, one.ledger.mean_s().tolist(), strict=True))
+    assert seconds["pipeline_send"] > 0.0
+    assert seconds["pipeline_bubble"] > 0.0
 
 
 def test_stages_let_a_model_fit_with_fewer_ranks() -> None:
