@@ -11,7 +11,7 @@ this process, also as so many bare SimPy timeouts.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import process_time
 
 import simpy
@@ -29,6 +29,7 @@ from simulator.topology.join import Join
 
 CONCURRENT = 200
 TRANSFERS = 5_000
+TIMEOUTS = 200_000
 PAIRS = 1_000
 RACK = 72
 RANKS = 64
@@ -98,14 +99,18 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def bare_timeout_s() -> float:
-    """CPU-seconds of a timeout among as many as there are transfers."""
+    """CPU-seconds of a timeout of a process that waits for one after another."""
     env = simpy.Environment()
-    for index in range(TRANSFERS):
-        env.timeout(index)
-    return timed(env.run) / TRANSFERS
+
+    def process() -> Iterator[simpy.Event]:
+        for _ in range(TIMEOUTS):
+            yield env.timeout(1.0)
+
+    env.process(process())
+    return timed(env.run) / TIMEOUTS
 
 
-def transfers(title: str, topology: Topology, ends: Sequence[tuple[Ranks, Ranks]]) -> None:
+def transfers(title: str, topology: Topology, ends: Sequence[tuple[Ranks, Ranks]], timeout_s: float) -> None:
     """Print how fast KV caches come and go."""
     traffic = Traffic(topology, ends, TRANSFERS)
 
@@ -119,12 +124,12 @@ def transfers(title: str, topology: Topology, ends: Sequence[tuple[Ranks, Ranks]
     print(f"{CONCURRENT} KV caches at a time, {title}:")
     print(f"  {2 * TRANSFERS / seconds:,.0f} starts and ends a second")
     print(f"  {network.changes / seconds:,.0f} solutions of the rates a second", end="")
-    print(f", each as {seconds / network.changes / bare_timeout_s():,.0f} bare timeouts")
+    print(f", each as {seconds / network.changes / timeout_s:,.0f} bare timeouts")
     print(f"  {network.rates / seconds:,.0f} new rates of single flows a second", end="")
     print(f", {network.rates / network.changes:.1f} a solution")
 
 
-def all_reduce(topology: Topology) -> None:
+def all_reduce(topology: Topology, timeout_s: float) -> None:
     """Print the time of a ring, each transfer of each round a flow of its own."""
     clock = Clock()
     network = FluidNetwork(clock, capacities(topology))
@@ -159,16 +164,17 @@ def all_reduce(topology: Topology) -> None:
     print(
         f"a ring of {RANKS} ranks, {shape.times} rounds, {flows:,} flows: {seconds:.3f} CPU-seconds", end=""
     )
-    print(f", each flow as {seconds / flows / bare_timeout_s():.1f} bare timeouts")
+    print(f", each flow as {seconds / flows / timeout_s:.1f} bare timeouts")
 
 
 def main() -> None:
     """Print the speeds."""
     catalog = Catalog()
+    timeout_s = bare_timeout_s()
     joined = load_topology("gb300-nvl72", catalog, Join(nodes=4, fabric="rail"))
-    transfers("between GPUs of different racks", joined, gpu_pairs(joined))
-    transfers("from groups of four GPUs to groups of eight", joined, group_pairs(joined))
-    all_reduce(load_topology("gb300-nvl72", catalog))
+    transfers("between GPUs of different racks", joined, gpu_pairs(joined), timeout_s)
+    transfers("from groups of four GPUs to groups of eight", joined, group_pairs(joined), timeout_s)
+    all_reduce(load_topology("gb300-nvl72", catalog), timeout_s)
 
 
 if __name__ == "__main__":

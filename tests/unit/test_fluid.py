@@ -123,6 +123,20 @@ def test_flows_that_start_in_one_instant_are_solved_once() -> None:
     assert bench.network.changes == 1
 
 
+def test_flows_that_end_and_flows_that_start_in_one_instant_are_solved_once() -> None:
+    """Of four at 1/4 byte/s, three end at 1 s, when three others start."""
+    bench = Bench({"link": 1.0})
+    for index in range(3):
+        bench.start(f"early {index}", 0.25, {"link": 1.0})
+        bench.at(1.0, partial(bench.start, f"late {index}", 1.0, {"link": 1.0}))
+    bench.start("long", 9.0, {"link": 1.0})
+    bench.clock.run(until=0.5)
+    assert bench.network.changes == 1
+    bench.clock.run(until=2.0)
+    assert [outcome.end_s for outcome in bench.ended.values()] == [1.0, 1.0, 1.0]
+    assert bench.network.changes == 2
+
+
 def test_who_has_no_rate_yet_is_named() -> None:
     bench = Bench({"link": 1.0})
     for name in ("one", "other"):
