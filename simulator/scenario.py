@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_serializer, field_validator, m
 
 from simulator.errors import nearest
 from simulator.hardware import Algorithm, Dtype, KvDtype
+from simulator.serving.disaggregation import KvTransfer
 from simulator.serving.routers import ROUTERS
 from simulator.spec import Count, Seconds, Spec
 from simulator.topology.join import Join, JoinKind
@@ -19,6 +20,17 @@ DEFAULT_PRESET = "azure-conv"
 DEFAULT_NUM_PROMPTS = 2000
 
 Fraction = Annotated[float, Field(gt=0, le=1)]
+
+
+class PoolDeployment(Spec):
+    """What sets the replicas of one pool apart; a value of None is that of the whole deployment."""
+
+    replicas: Count = 1
+    tensor_parallel_size: Literal["auto"] | Count | None = None
+    pipeline_parallel_size: Count | None = None
+    max_num_seqs: Count | None = None
+    max_num_batched_tokens: Count | None = None
+    num_gpu_blocks_override: Count | None = None
 
 
 class Deployment(Spec):
@@ -39,6 +51,33 @@ class Deployment(Spec):
     num_gpu_blocks_override: Count | None = None
     all_reduce: Literal["auto"] | Algorithm = "auto"
     placement: Policy | Listed = "packed"
+    prefill: PoolDeployment | None = None
+    """Replicas that process prompts, where others decode."""
+    decode: PoolDeployment | None = None
+    """Replicas that decode what ``prefill`` processed; None: every replica does both."""
+    kv_transfer: KvTransfer = "at-end"
+    """When KV cache is moved from one to the other."""
+
+    @property
+    def pools(self) -> dict[str, Deployment]:
+        """The deployment of each pool by its role, those of prefill first; one of both has none."""
+        if self.prefill is None or self.decode is None:
+            return {"": self}
+        return {
+            role: self.model_copy(update={key: value for key, value in pool if value is not None})
+            for role, pool in (("prefill", self.prefill), ("decode", self.decode))
+        }
+
+    @model_validator(mode="after")
+    def _pools_are_two(self) -> Deployment:
+        if (self.prefill is None) != (self.decode is None):
+            given, missing = ("prefill", "decode") if self.decode is None else ("decode", "prefill")
+            raise ValueError(f"a {given} pool needs a {missing} pool; use --{missing}-replicas, too")
+        if self.prefill is not None and self.replicas != "auto":
+            raise ValueError("replicas are those of the pools where there are two; leave --replicas out")
+        if self.prefill is None and self.kv_transfer != "at-end":
+            raise ValueError("KV cache moves between two pools; use --prefill-replicas and --decode-replicas")
+        return self
 
     @field_validator("placement", mode="before")
     @classmethod

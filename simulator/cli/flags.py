@@ -17,7 +17,7 @@ import click
 
 from simulator.catalog import Catalog, Document, read_document
 from simulator.errors import InputError, nearest
-from simulator.scenario import Goodput, Scenario
+from simulator.scenario import Goodput, PoolDeployment, Scenario
 from simulator.serving.routers import ROUTERS
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -47,6 +47,15 @@ def _workload(key: str, text: str) -> Flag:
     return Flag(f"--{key.replace('_', '-')}", ("workload", key), text)
 
 
+def _pool(role: str, text: str) -> Iterator[Flag]:
+    """The flags of one of two pools."""
+    short = {"tensor_parallel_size": "tp", "pipeline_parallel_size": "pp"}
+    for key in PoolDeployment.model_fields:
+        name = short.get(key, key).replace("_", "-")
+        shown = text if key == "replicas" else f"As --{key.replace('_', '-')}, in the {role} pool."
+        yield Flag(f"--{role}-{name}", ("deployment", role, key), shown)
+
+
 _ENGINES = "  [default: the engine's]"
 
 FLAGS = (
@@ -64,6 +73,13 @@ FLAGS = (
     ),
     _deployment("pipeline_parallel_size", "Stages of a replica, each with a share of the layers."),
     _deployment("replicas", "Replicas; auto fills the system."),
+    *_pool("prefill", "Replicas that only process prompts; others decode."),
+    *_pool("decode", "Replicas that only decode, from KV cache that is moved to them."),
+    _deployment(
+        "kv_transfer",
+        "When KV cache is moved to the replica that decodes: after the prompt, or each layer as soon as it is"
+        " computed.",
+    ),
     Flag(
         "--router", ("deployment", "router"), "How requests spread over replicas.", metavar="|".join(ROUTERS)
     ),
@@ -143,7 +159,8 @@ def _default(flag: Flag) -> str:
 def _metavar(flag: Flag) -> str:
     annotation: Any = Scenario
     for key in flag.where:
-        annotation = annotation.model_fields[key].annotation
+        (table,) = (kind for kind in (annotation, *get_args(annotation)) if hasattr(kind, "model_fields"))
+        annotation = table.model_fields[key].annotation
     return "|".join(dict.fromkeys(_words(annotation)))
 
 
@@ -249,9 +266,11 @@ def located(document: Document) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        flag = next((flag for flag in FLAGS if error.field in (".".join(flag.where), flag.where[-1])), None)
-        if error.file is not None or flag is None:
+        twins = [flag for flag in FLAGS if error.field in (".".join(flag.where), flag.where[-1])]
+        flag = min(twins, key=lambda flag: len(flag.where), default=None)
+        where = tuple((error.field or "").split(".")) if flag is None else flag.where
+        if error.file is not None or (flag is None and where not in document.marks):
             raise
-        if document.file is None and flag.where not in document.marks:
+        if flag is not None and document.file is None and where not in document.marks:
             raise InputError(error.reason, field=flag.name, remedy=error.remedy) from None
-        raise document.error(error.reason, flag.where, error.remedy) from None
+        raise document.error(error.reason, where, error.remedy) from None

@@ -15,7 +15,15 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.record import PREEMPTION_COLUMNS, STEP_COLUMNS, Edge, Floats, Record, column
+from simulator.record import (
+    PREEMPTION_COLUMNS,
+    STEP_COLUMNS,
+    TRANSFER_COLUMNS,
+    Edge,
+    Floats,
+    Record,
+    column,
+)
 
 Indices = NDArray[np.intp]
 
@@ -296,6 +304,10 @@ def _presence(record: Record, log: int, ids: Indices) -> Floats:
     here = ids[record.request("replica")[ids] == log]
     np.add.at(change, record.request("admitted_row")[here].astype(np.intp), 1.0)
     np.add.at(change, record.request("finish_row")[here].astype(np.intp), -1.0)
+    moved = record.transfers[np.isin(record.transfer("id"), ids)]
+    moved = moved[column(moved, TRANSFER_COLUMNS, "prefill_replica") == log]
+    for name, sign in (("prefill_admitted_row", 1.0), ("prefill_end_row", -1.0)):
+        np.add.at(change, column(moved, TRANSFER_COLUMNS, name).astype(np.intp), sign)
     evictions = record.preemptions[np.isin(column(record.preemptions, PREEMPTION_COLUMNS, "id"), here)]
     for name, sign in (("evicted_row", -1.0), ("resumed_row", 1.0)):
         np.add.at(change, column(evictions, PREEMPTION_COLUMNS, name).astype(np.intp), sign)

@@ -11,7 +11,7 @@ from simulator.metrics import itl
 from simulator.metrics.latency import Distribution, Latencies, distribution, finished
 from simulator.metrics.ledger import Ledger
 from simulator.metrics.timeline import output_tokens
-from simulator.record import STATUS_NAMES, STEP_COLUMNS, Floats, Record, Status, column
+from simulator.record import CAUSES, STATUS_NAMES, STEP_COLUMNS, Floats, Record, Status, column
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,18 @@ class Growth:
     queue_second_quarter_s: float
     queue_last_quarter_s: float
     kept_up: bool | None
+
+
+@dataclass(frozen=True)
+class HandOvers:
+    """What moving KV cache from prefill to decode took."""
+
+    count: int
+    total_bytes: float
+    transfer: Distribution | None
+    """Seconds from a processed prompt, with blocks reserved for it, to all of its KV cache being there."""
+    wait: Distribution | None
+    """Seconds that a request waits for blocks and for a seat where it decodes."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +106,8 @@ class Summary:
     """Requests that decode together, mean over the time that replicas step."""
     busy_fraction: float
     """Share of the run in which a replica steps, mean over the replicas."""
+    hand_overs: HandOvers | None
+    """None without a pool that only decodes."""
     growth: Growth = field(repr=False)
 
 
@@ -143,7 +157,21 @@ def summarise(
         kv_peak_fraction=_kv_peak(record),
         mean_decodes=_mean_decodes(record, causes.row_s),
         busy_fraction=_rate(float(causes.busy_s.mean()), duration_s),
+        hand_overs=_hand_overs(record, causes),
         growth=growth(record, found),
+    )
+
+
+def _hand_overs(record: Record, causes: Ledger) -> HandOvers | None:
+    if not len(record.transfers):
+        return None
+    ids = np.unique(record.transfer("id").astype(np.intp))
+    transfer_s, wait_s = (causes.by_request[ids, CAUSES.index(cause)] for cause in ("kv_transfer", "kv_wait"))
+    return HandOvers(
+        count=len(record.transfers),
+        total_bytes=float(record.transfer("bytes").sum()),
+        transfer=distribution(transfer_s),
+        wait=distribution(wait_s),
     )
 
 

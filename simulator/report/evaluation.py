@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,12 +18,14 @@ from simulator.metrics.ledger import Ledger, ledger
 from simulator.metrics.links import Blame, Links, Messages, blame, links
 from simulator.metrics.summary import Hardware, Slo, Summary, summarise
 from simulator.metrics.timeline import Timeline, timeline
-from simulator.record import STEP_COLUMNS, Record, column
+from simulator.record import STEP_COLUMNS, Floats, Record, column
 from simulator.report.messages import messages
 
 if TYPE_CHECKING:
+    from simulator.pools import Pool
     from simulator.scenario import Goodput
     from simulator.simulation import Plan, Result
+    from simulator.topology.graph import Topology
 
 
 @dataclass(frozen=True)
@@ -77,17 +80,18 @@ def _evaluate(result: Result, name: str) -> Evaluation:
     found = latencies(record)
     causes = ledger(record, [cost.breakdown for cost in plan.step_costs])
     summary = summarise(record, found, causes, _hardware(plan), _slo(plan.scenario.goodput))
-    roofline, stages = plan.costs[0].roofline, plan.pipeline_parallel_size
+    prefill, decode = plan.pools[0], plan.pools[-1]
+    prompts, tokens = prefill.costs[0].roofline, decode.costs[0].roofline
     limits = bounds.bounds(
         record,
         found,
         # chunks of one prompt may be in all stages at once
         floor_prefill_s=lambda tokens: (
-            roofline.floor_step_s(0, 0, tokens, 0.5 * tokens * (tokens + 1)) / stages
+            prompts.floor_step_s(0, 0, tokens, 0.5 * tokens * (tokens + 1)) / prefill.pipeline_parallel_size
         ),
-        floor_decode_s=lambda context: roofline.floor_step_s(1, context, 0, 0),
+        floor_decode_s=lambda context: tokens.floor_step_s(1, context, 0, 0),
         ceilings=_ceilings(plan, record),
-        kv_tokens=plan.memory.kv_tokens * plan.replicas,
+        kv_tokens=sum(pool.memory.kv_tokens * pool.replicas for pool in plan.pools),
     )
     bounds.check(limits)
     return Evaluation(name, result, found, causes, summary, limits, _warnings(result, summary))
@@ -101,7 +105,7 @@ def _hardware(plan: Plan) -> Hardware:
     """What serves: GPUs that idle for want of a replica count neither for power nor for price."""
     system = plan.topology.system
     share = plan.gpus_used / len(plan.topology.gpus)
-    rental, price = plan.device.rental, system.price
+    rental, price = plan.pools[0].device.rental, system.price
     return Hardware(
         gpus=plan.gpus_used,
         power_w=system.power.value * share,
@@ -111,9 +115,27 @@ def _hardware(plan: Plan) -> Hardware:
 
 
 def _ceilings(plan: Plan, record: Record) -> list[Ceiling]:
-    """Compute, HBM and links of all replicas; work is that of one rank of each stage, its peers do theirs."""
+    """Compute, HBM and links of each pool, and what joins two."""
+    if len(plan.pools) == 1:
+        return _ceilings_of_pool(plan, plan.pools[0], record, record.steps, "")
+    prefill, decode = plan.pools
+    return [
+        *_ceilings_of_pool(plan, prefill, record, record.steps[: prefill.logs], "prefill "),
+        *_ceilings_of_pool(plan, decode, record, record.steps[prefill.logs :], "decode "),
+        Ceiling(
+            "KV transfer",
+            float(record.transfer("bytes").sum()),
+            plan.topology.cut_bytes_per_s(list(chain(*prefill.groups)), list(chain(*decode.groups))),
+        ),
+    ]
+
+
+def _ceilings_of_pool(
+    plan: Plan, pool: Pool, record: Record, logs: Sequence[Floats], role: str
+) -> list[Ceiling]:
+    """Of all replicas together; work is that of one rank of each stage, its peers do theirs."""
     totals = dict.fromkeys(("steps", "decode_steps", "decodes", "kv_tokens", "chunk_tokens"), 0.0)
-    for rows in record.steps:
+    for rows in logs:
         by_name = {name: column(rows, STEP_COLUMNS, name) for name in STEP_COLUMNS}
         totals["steps"] += float(by_name["steps"].sum())
         totals["decode_steps"] += float((by_name["steps"] * (by_name["decodes"] > 0)).sum())
@@ -121,9 +143,9 @@ def _ceilings(plan: Plan, record: Record) -> list[Ceiling]:
         totals["kv_tokens"] += float(by_name["kv_tokens"].sum())
         totals["chunk_tokens"] += float(by_name["chunk_tokens"].sum())
     prompts = record.request("input_tokens")[finished(record)]
-    prompt_pairs = float(np.sum(0.5 * prompts * (prompts + 1.0)))
+    prompt_pairs = 0.0 if role == "decode " else float(np.sum(0.5 * prompts * (prompts + 1.0)))
     tokens = totals["decodes"] + totals["chunk_tokens"]
-    roofline = plan.costs[0].roofline
+    roofline = pool.costs[0].roofline
     compute_s = roofline.compute_s(
         totals["decodes"], totals["kv_tokens"], totals["chunk_tokens"], prompt_pairs
     )
@@ -132,13 +154,14 @@ def _ceilings(plan: Plan, record: Record) -> list[Ceiling]:
         + roofline.head_bytes * totals["decode_steps"]
         + roofline.kv_bytes_per_token * (totals["kv_tokens"] + tokens)
     )
-    ranks = plan.replicas * plan.pipeline_parallel_size
+    ranks = pool.replicas * pool.pipeline_parallel_size
     ceilings = [
-        Ceiling("compute", compute_s, float(ranks)),
-        Ceiling("HBM", hbm_bytes, roofline.bytes_per_s * ranks),
+        Ceiling(f"{role}compute", compute_s, float(ranks)),
+        Ceiling(f"{role}HBM", hbm_bytes, roofline.bytes_per_s * ranks),
     ]
-    if plan.tensor_parallel_size > 1:
-        ceilings.append(Ceiling("links", _all_reduce_bytes(plan) * tokens, _gpu_links(plan) * ranks))
+    if pool.tensor_parallel_size > 1:
+        links = _gpu_links(plan.topology, pool) * ranks
+        ceilings.append(Ceiling(f"{role}links", _all_reduce_bytes(plan) * tokens, links))
     return ceilings
 
 
@@ -150,13 +173,11 @@ def _all_reduce_bytes(plan: Plan) -> float:
     )
 
 
-def _gpu_links(plan: Plan) -> float:
+def _gpu_links(topology: Topology, pool: Pool) -> float:
     """Bandwidth of one direction of all links of a GPU."""
-    graph = plan.topology.graph
     return max(
-        sum(float(edge["bandwidth_bytes_per_s"]) for _, _, edge in graph.edges(gpu, data=True))
-        for group in plan.groups
-        for gpu in group
+        sum(float(edge["bandwidth_bytes_per_s"]) for _, _, edge in topology.graph.edges(gpu, data=True))
+        for gpu in chain(*pool.groups)
     )
 
 
@@ -165,7 +186,8 @@ def _warnings(result: Result, summary: Summary) -> tuple[str, ...]:
     found = list(result.warnings)
     idle = len(plan.topology.gpus) - plan.gpus_used
     if idle:
-        why = "no replica fits into them" if idle < plan.gpus_per_replica else "no replica is asked for there"
+        fits = any(idle >= pool.gpus_per_replica for pool in plan.pools)
+        why = "no replica is asked for there" if fits else "no replica fits into them"
         found.append(f"{idle} of {len(plan.topology.gpus)} GPUs idle: {why}")
     rejected = sum(summary.rejected.values())
     if rejected:

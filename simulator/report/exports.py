@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from simulator import __version__
 from simulator.metrics.latency import PERCENTILES, Distribution
+from simulator.metrics.summary import HandOvers
 from simulator.record import CAUSES, STATUS_NAMES, STEP_CAUSES, STEP_WAITS, Floats, Record, Status
 from simulator.report.evaluation import Evaluation
 from simulator.report.links import links_object
+
+if TYPE_CHECKING:
+    from simulator.pools import Pool
+    from simulator.simulation import Plan
 
 _LATER_CAUSES = ("lost", "kv_wait", "kv_transfer", *STEP_WAITS)
 _FIRST_CAUSES = tuple(cause for cause in CAUSES if cause not in _LATER_CAUSES)
@@ -171,16 +176,11 @@ def _llmsim(evaluation: Evaluation) -> dict[str, Any]:
         "deployment": {
             "gpus": len(plan.topology.gpus),
             "gpus_used": plan.gpus_used,
-            "replicas": plan.replicas,
-            "tensor_parallel_size": plan.tensor_parallel_size,
-            "pipeline_parallel_size": plan.pipeline_parallel_size,
             "kv_cache_dtype": plan.kv_dtype,
-            "max_num_seqs": plan.limits.max_num_seqs,
-            "max_num_batched_tokens": plan.limits.max_num_batched_tokens,
             "max_model_len": plan.max_model_len,
-            "block_size": plan.limits.block_size,
+            **_by_role(plan, _deployment),
         },
-        "memory": _memory(evaluation),
+        "memory": _by_role(plan, lambda pool: _memory(pool, plan.max_model_len)),
         "traffic": {
             "requests": traffic.requests,
             "span_s": traffic.span_s,
@@ -191,6 +191,7 @@ def _llmsim(evaluation: Evaluation) -> dict[str, Any]:
         "rejected": summary.rejected,
         "preemptions": summary.preemptions,
         "reroutes": summary.reroutes,
+        "kv_transfer": _hand_overs(summary.hand_overs),
         "good_fraction": summary.good_fraction,
         "kept_up": growth.kept_up,
         "growth": {
@@ -236,8 +237,37 @@ def _llmsim(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def _memory(evaluation: Evaluation) -> dict[str, float]:
-    memory = evaluation.result.plan.memory
+def _hand_overs(found: HandOvers | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "count": found.count,
+        "bytes": found.total_bytes,
+        **_milliseconds("transfer", found.transfer),
+        **_milliseconds("wait", found.wait),
+    }
+
+
+def _by_role(plan: Plan, of: Callable[[Pool], dict[str, Any]]) -> dict[str, Any]:
+    """Facts of the only pool, or of each by its role."""
+    if len(plan.pools) == 1:
+        return of(plan.pools[0])
+    return {role: of(pool) for role, pool in zip(plan.scenario.deployment.pools, plan.pools, strict=True)}
+
+
+def _deployment(pool: Pool) -> dict[str, Any]:
+    return {
+        "replicas": pool.replicas,
+        "tensor_parallel_size": pool.tensor_parallel_size,
+        "pipeline_parallel_size": pool.pipeline_parallel_size,
+        "max_num_seqs": pool.limits.max_num_seqs,
+        "max_num_batched_tokens": pool.limits.max_num_batched_tokens,
+        "block_size": pool.limits.block_size,
+    }
+
+
+def _memory(pool: Pool, max_model_len: int) -> dict[str, Any]:
+    memory = pool.memory
     return {
         "capacity_bytes": memory.capacity_bytes,
         "gpu_memory_utilization": memory.gpu_memory_utilization,
@@ -249,7 +279,7 @@ def _memory(evaluation: Evaluation) -> dict[str, float]:
         "kv_bytes": memory.kv_bytes,
         "num_gpu_blocks": memory.num_blocks,
         "kv_tokens": memory.kv_tokens,
-        "max_concurrency_at_max_model_len": memory.max_concurrency(evaluation.result.plan.max_model_len),
+        "max_concurrency_at_max_model_len": memory.max_concurrency(max_model_len),
     }
 
 

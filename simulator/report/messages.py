@@ -14,14 +14,17 @@ ALL_REDUCE = "all-reduce"
 
 def messages(plan: Plan) -> tuple[Messages, ...]:
     """Of every step log: the all-reduces of each stage that its steps pass through."""
-    stages = plan.pipeline_parallel_size
     found = []
-    for replica, costs in enumerate(plan.stages):
-        for lane in range(stages):
-            for index, stage in enumerate(costs):
-                ways = plan.all_reduces[replica * stages + index].costs
-                if ways:
-                    log = replica * stages + lane
-                    each = stage.all_reduce_bytes_per_token
-                    found.append(Messages(log, ALL_REDUCE, stage.all_reduces, each, ways))
+    first = 0
+    for pool in plan.pools:
+        stages = pool.pipeline_parallel_size
+        for replica, costs in enumerate(pool.stages):
+            for lane in range(stages):
+                for index, stage in enumerate(costs):
+                    ways = pool.all_reduces[replica * stages + index].costs
+                    if ways:
+                        log = first + replica * stages + lane
+                        each = stage.all_reduce_bytes_per_token
+                        found.append(Messages(log, ALL_REDUCE, stage.all_reduces, each, ways))
+        first += pool.logs
     return tuple(found)

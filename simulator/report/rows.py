@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from simulator.metrics.latency import Distribution
 from simulator.metrics.summary import Growth, Summary
 from simulator.report.evaluation import Evaluation
+
+if TYPE_CHECKING:
+    from simulator.pools import Pool
 
 BEST = "*"
 NOTHING = "-"
@@ -64,15 +67,24 @@ def comparison(evaluations: Sequence[Evaluation]) -> list[Row]:
         *_latency(summaries),
         *_throughput(summaries),
         *_health(summaries),
+        *_hand_overs(summaries),
         *_bounds(evaluations),
     ]
     return [row for row in rows if any(value is not None for value in row.values)]
 
 
 def _replicas(evaluation: Evaluation) -> str:
-    plan = evaluation.result.plan
-    stages = plan.pipeline_parallel_size
-    return f"{plan.replicas} x {plan.tensor_parallel_size}" + (f", {stages} stages" if stages > 1 else "")
+    pools = evaluation.result.plan.pools
+    if len(pools) == 1:
+        return _size(pools[0])
+    return " + ".join(
+        f"{_size(pool)} {role}" for pool, role in zip(pools, ("prefill", "decode"), strict=True)
+    )
+
+
+def _size(pool: Pool) -> str:
+    stages = pool.pipeline_parallel_size
+    return f"{pool.replicas} x {pool.tensor_parallel_size}" + (f", {stages} stages" if stages > 1 else "")
 
 
 def _latency(summaries: Sequence[Summary]) -> list[Row]:
@@ -149,6 +161,23 @@ def _health(summaries: Sequence[Summary]) -> list[Row]:
         Row("Load", "replicas busy, % of the time", tuple(100.0 * one.busy_fraction for one in summaries)),
         Row("Load", "requests that decode together, mean", tuple(one.mean_decodes for one in summaries)),
     ]
+
+
+def _hand_overs(summaries: Sequence[Summary]) -> list[Row]:
+    found = [one.hand_overs for one in summaries]
+    rows = [
+        Row("KV transfer", "hand-overs", tuple(None if one is None else float(one.count) for one in found)),
+        Row(
+            "KV transfer", "GB moved", tuple(None if one is None else one.total_bytes / 1e9 for one in found)
+        ),
+    ]
+    for percent in (50.0, 99.0):
+        moved = tuple(None if one is None else _percentile(one.transfer, percent, 1e3) for one in found)
+        rows.append(Row("KV transfer", f"transfer after the prompt p{percent:.0f}, ms", moved, "low"))
+    for percent in (50.0, 99.0):
+        waited = tuple(None if one is None else _percentile(one.wait, percent, 1e3) for one in found)
+        rows.append(Row("KV transfer", f"wait for blocks and a seat p{percent:.0f}, ms", waited, "low"))
+    return rows
 
 
 def _kept_up(growth: Growth) -> str | None:

@@ -236,7 +236,7 @@ class WaterfallPage:
 
 def _figures(plan: Plan) -> dict[str, str]:
     """What a system brings, by class of properties."""
-    device, dtype = plan.device, plan.scenario.deployment.weights
+    device, dtype = plan.pools[0].device, plan.scenario.deployment.weights
     return {
         "memory-bandwidth": f"{device.memory_bandwidth.value / 1e12:.3g} TB/s",
         "capacity": f"{device.memory_capacity.value / 1e9:.0f} GB",
@@ -249,7 +249,7 @@ def _figures(plan: Plan) -> dict[str, str]:
 
 def _pair(plan: Plan) -> str:
     """What joins two ranks that are side by side, or two GPUs where there is one rank."""
-    ranks = plan.groups[0] if plan.tensor_parallel_size > 1 else plan.topology.gpus
+    ranks = plan.groups[0] if plan.pools[0].tensor_parallel_size > 1 else plan.topology.gpus
     if len(ranks) < 2:
         return "none"
     one, other = ranks[:2]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from functools import partial
 
 from simpy import Event
 
 from simulator.clock import ARRIVAL_PRIORITY, Clock
+from simulator.network.fluid import FluidNetwork
 from simulator.record import NetworkFacts, Record, Status
+from simulator.serving.disaggregation import DecodePool, HandoverDesk, KvNetwork
 from simulator.serving.macro import MacroReplica
 from simulator.serving.pipeline import Pipeline, PipelineReplica
 from simulator.serving.recorder import Recorder
@@ -107,29 +109,60 @@ class Cluster:
         max_model_len: int,
         max_concurrency: int | None,
         traffic: Iterable[tuple[float, int, int]],
+        decode_pool: DecodePool | None = None,
     ) -> None:
         self._limits = limits
         self._max_model_len = max_model_len
         self._recorder = recorder
-        first_logs = accumulate((_logs(cost) for cost in costs), initial=0)
-        self.replicas = [
-            self._replica(detail, log, clock, cost, recorder)
-            for log, cost in zip(first_logs, costs, strict=False)
-        ]
-        self._choices = router.choices(self.replicas, streams)
+        self._detail = detail
         self._clock = clock
+        self.replicas = self._replicas(costs, limits, 0)
+        self._choices = router.choices(self.replicas, streams)
+        self._decode_pool = decode_pool
+        self._decoders: list[Target] = []
+        self._desk: HandoverDesk | None = None
+        if decode_pool is not None:
+            self._decoders = self._replicas(decode_pool.costs, decode_pool.limits, sum(map(_logs, costs)))
+            self._decoder_choices = decode_pool.router.choices(self._decoders, streams)
         self._client = Client(clock, traffic, self._route, max_concurrency)
 
-    def _replica(
-        self, detail: str, log: int, clock: Clock, cost: StepSeconds | Pipeline, recorder: Recorder
-    ) -> Target:
-        if isinstance(cost, Pipeline):
-            return PipelineReplica(log, clock, cost, detail, self._limits, recorder, self._ended)
-        return REPLICA_OF_DETAIL[detail](log, clock, cost, self._limits, recorder, self._ended)
+    @property
+    def all_replicas(self) -> list[Target]:
+        """Those that take requests, then those that only decode."""
+        return self.replicas + self._decoders
+
+    def connect(self, network: FluidNetwork | None) -> None:
+        """Open the ways to the replicas that only decode, if there are any."""
+        pool = self._decode_pool
+        if pool is not None:
+            moves = pool.moves
+            network = network or FluidNetwork(self._clock, moves.capacities)
+            ways = KvNetwork(self._clock, network, moves.way)
+            self._desk = HandoverDesk(
+                self._clock, moves, ways, self._limits.block_size, self._choices, self._decoder_choices
+            )
+
+    def unfinished(self) -> list[str]:
+        """Who waits for what."""
+        found = [line for replica in self.all_replicas if (line := replica.unfinished())]
+        return found if self._desk is None else [*found, *self._desk.unfinished()]
+
+    def _replicas(self, costs: Sequence[StepSeconds | Pipeline], limits: Limits, first: int) -> list[Target]:
+        """Replicas whose step logs are numbered from ``first``."""
+        found: list[Target] = []
+        for cost in costs:
+            made: Callable[..., Target] = REPLICA_OF_DETAIL[self._detail]
+            if isinstance(cost, Pipeline):
+                made = partial(PipelineReplica, detail=self._detail)
+            found.append(made(first, self._clock, cost, limits, self._recorder, self._ended))
+            first += _logs(cost)
+        return found
 
     def _route(self, request: Request) -> None:
         rejection = self._rejection(request)
-        if rejection is None:
+        if rejection is None and self._desk is not None:
+            self._desk.take(request)
+        elif rejection is None:
             next(self._choices).submit(request)
         else:
             self._recorder.end(request, rejection, self._clock.now, -1, 0)
@@ -139,7 +172,12 @@ class Cluster:
         """Why the request can never be served, if so."""
         if request.input_tokens + request.output_tokens > self._max_model_len:
             return Status.REJECTED_CONTEXT
-        if self._limits.blocks(request.most_slots) > self._limits.num_blocks:
+        slots, pool = request.most_slots, self._decode_pool
+        if pool is not None:
+            if pool.limits.blocks(slots) > pool.limits.num_blocks and request.output_tokens > 1:
+                return Status.REJECTED_KV_CAPACITY
+            slots = request.input_tokens
+        if self._limits.blocks(slots) > self._limits.num_blocks:
             return Status.REJECTED_KV_CAPACITY
         return None
 
@@ -158,16 +196,19 @@ def serve(
     max_model_len: int,
     max_concurrency: int | None = None,
     hardware: Hardware | None = None,
+    decode_pool: DecodePool | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> Record:
     """Serve the traffic to its end.
 
     ``costs`` has one entry per replica; ``traffic`` yields (seconds, prompt tokens, output tokens) in
-    order of time; ``hardware`` is what the replicas share, for the levels of detail that know it. Raises
-    StalledError when requests are left that nothing will ever serve.
+    order of time; ``hardware`` is what the replicas share, for the levels of detail that know it. With a
+    ``decode_pool`` the others process prompts only, and its replicas and their step logs follow theirs.
+    Raises StalledError when requests are left that nothing will ever serve.
     """
     clock = Clock()
-    owners = tuple(index for index, cost in enumerate(costs) for _ in range(_logs(cost)))
+    all_costs = [*costs, *(() if decode_pool is None else decode_pool.costs)]
+    owners = tuple(index for index, cost in enumerate(all_costs) for _ in range(_logs(cost)))
     recorder = Recorder(owners, on_progress)
     cluster = Cluster(
         clock,
@@ -180,16 +221,20 @@ def serve(
         max_model_len=max_model_len,
         max_concurrency=max_concurrency,
         traffic=traffic,
+        decode_pool=decode_pool,
     )
     network = None
     if hardware is not None and detail in SHARED:
-        network = hardware.share(clock, cluster.replicas, closely=detail == "layer")
+        network = hardware.share(clock, cluster.all_replicas, closely=detail == "layer")
+    cluster.connect(network)
     clock.run()
-    stalled = [line for replica in cluster.replicas if (line := replica.unfinished())]
-    if stalled:
+    if stalled := cluster.unfinished():
         raise StalledError("; ".join(stalled))
     facts = None if network is None else NetworkFacts(dict(network.lost_s))
-    return replace(recorder.record((limits.num_blocks,) * len(costs)), network=facts)
+    blocks = [limits.num_blocks] * len(costs)
+    if decode_pool is not None:
+        blocks += [decode_pool.limits.num_blocks] * len(decode_pool.costs)
+    return replace(recorder.record(tuple(blocks)), network=facts)
 
 
 def _logs(cost: StepSeconds | Pipeline) -> int:

@@ -34,7 +34,7 @@ class MacroReplica(Replica):
         self._decodes = DecodeBatch(limits.block_size)
         self._running: dict[int, Request] = {}  # by rank of admission, last admitted last
         self._prefilling: Request | None = None  # admitted last, its prompt not yet processed
-        self._reserved = 0  # blocks of the prompts in process
+        self._reserved = 0  # blocks of the prompts in process, and of those kept for others
         self._chunks: list[Request] = []  # prompt chunks of the running step
         self._mixed_row: tuple[float, ...] = ()  # the step log's row of the running step with chunks
         self._mixed_end_s = 0.0  # when that step ends if nobody slows it down
@@ -56,18 +56,34 @@ class MacroReplica(Replica):
         elif self._run is not None and len(self.waiting) == 1:
             self._cut_leap(request)
 
+    def receive(self, request: Request) -> None:
+        super().receive(request)
+        if self._run is not None and self._decodes.count < self._limits.max_num_seqs:
+            self._cut_leap_to(self._step_under_way())
+
+    def _keep(self, request: Request, blocks: int) -> None:
+        super()._keep(request, blocks)
+        self._reserved += blocks
+
+    def _give_back(self, request: Request) -> int:
+        blocks = super()._give_back(request)
+        self._reserved -= blocks
+        return blocks
+
     def _cut_leap(self, request: Request) -> None:
-        """End the leap with the running step if the request can be admitted then.
+        """End the leap with the running step if the request can be admitted (or get its blocks) then.
 
         Free blocks only shrink within a leap, so what cannot be admitted then cannot be later in it.
         """
-        if self._decodes.count >= self._limits.max_num_seqs:
+        if self._decodes.count >= self._limits.max_num_seqs and request.coming is None:
             return
         steps = self._step_under_way()
-        if steps == self._leap:
-            return
-        used = self._decodes.blocks_at(self._decodes.clock + steps - self._done + 1)
-        if used + self._limits.blocks(request.prefill_tokens) <= self._own_blocks():
+        used = self._reserved + self._decodes.blocks_at(self._decodes.clock + steps - self._done + 1)
+        if used + self._blocks_wanted(request) <= self._own_blocks():
+            self._cut_leap_to(steps)
+
+    def _cut_leap_to(self, steps: int) -> None:
+        if steps < self._leap:
             self._leap_to(steps)
 
     def _step_under_way(self) -> int:
@@ -129,7 +145,7 @@ class MacroReplica(Replica):
         self._row += 1
         start_s = run.boundary_s(first) if first else run.start_s
         kv_tokens = run.kv_tokens(first, last)
-        blocks = decodes.blocks_at(decodes.clock) + self._blocks_of_others()
+        blocks = self._reserved + decodes.blocks_at(decodes.clock) + self._blocks_of_others()
         self._rows.extend((start_s, last - first, run.count, kv_tokens, 0, 0, 0, 0.0, blocks, *waits))
 
     def _end_mixed_step(self, now_s: float, waits: Waits) -> None:
@@ -138,12 +154,19 @@ class MacroReplica(Replica):
         self._row += 1
         self._rows.extend(self._mixed_row + waits)
         for request in self._chunks:
+            leaving = request.leaving
+            if leaving is not None:
+                leaving.chunk_ends()
             request.prefilled += request.chunk_tokens
             if request.prefilled == request.prefill_tokens:
-                self._reserved -= self._limits.blocks(request.prefilled)
+                blocks = self._limits.blocks(request.prefilled)
+                self._reserved -= blocks
                 self._first_token(request, now_s)
                 if request.generated == request.output_tokens:
                     self._leave(request, now_s)
+                elif leaving is not None:
+                    del self._running[request.admission]
+                    self._hand_over(request, leaving, blocks)
                 else:
                     decodes.join(request, request.prefilled, request.output_tokens - request.generated)
         self._chunks = []
@@ -159,6 +182,8 @@ class MacroReplica(Replica):
 
     def _start_step(self, now_s: float) -> None:
         evicted = self._make_room(now_s)
+        if self._received:
+            self._join_received()
         chunks = self._next_chunks(now_s, admit=not evicted)
         if chunks:
             self._start_mixed_step(now_s, chunks)
@@ -189,6 +214,18 @@ class MacroReplica(Replica):
             evicted = True
         return evicted
 
+    def _join_received(self) -> None:
+        """Requests whose KV cache has come take the seats that are free, in the order of their coming."""
+        decodes = self._decodes
+        while self._received and len(self._running) < self._limits.max_num_seqs:
+            request = self._received.popleft()
+            self._give_back(request)
+            self._join(request)
+            self._running[request.admission] = request
+            decodes.join(request, request.prefilled, request.output_tokens - request.generated)
+            self._run = None
+        self._decode_blocks = decodes.blocks_at(decodes.clock + 1)
+
     def _next_chunks(self, now_s: float, admit: bool) -> list[Request]:
         """Prompt chunks of the next step: the prompt in process, then the head of the queue."""
         limits = self._limits
@@ -201,13 +238,20 @@ class MacroReplica(Replica):
         if not admit or not waiting:
             return chunks
         free = self._own_blocks() - self._reserved - self._decode_blocks
-        while waiting and budget and len(self._running) < limits.max_num_seqs:
-            blocks = limits.blocks(waiting[0].prefill_tokens)
+        while waiting:
+            request = waiting[0]
+            blocks = self._blocks_wanted(request)
             if blocks > free:
                 break
+            coming = request.coming
+            if coming is None and not (budget and len(self._running) < limits.max_num_seqs):
+                break
+            waiting.popleft()
             free -= blocks
+            if coming is not None:
+                self._reserve(request, coming, blocks)
+                continue
             self._reserved += blocks
-            request = waiting.popleft()
             self._admit(request, now_s)
             self._running[request.admission] = request
             budget -= self._take_chunk(request, budget, chunks)
@@ -230,6 +274,7 @@ class MacroReplica(Replica):
         self._chunks = chunks
         self._run = None
         self._mixed_end_s = now_s + seconds
+        self._begin_chunks(chunks, self._mixed_end_s)
         self._runner.run(self._mixed_end_s)
 
     def _start_leap(self, now_s: float, evicted: bool) -> None:
@@ -244,7 +289,8 @@ class MacroReplica(Replica):
     def _steps_ahead(self) -> int:
         """Steps until a request finishes or a block cannot be allocated."""
         decodes = self._decodes
-        return decodes.steps_that_fit(decodes.steps_to_finish(), self._limits.num_blocks)
+        free = self._limits.num_blocks - self._reserved
+        return decodes.steps_that_fit(decodes.steps_to_finish(), free)
 
     def _own_blocks(self) -> int:
         return self._limits.num_blocks - self._blocks_of_others()

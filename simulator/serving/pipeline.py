@@ -221,14 +221,16 @@ class Lane(Replica):
         )
         self.runners = ()
 
-    def wake(self) -> None:
-        """Blocks may be free that it waits for."""
-        if self.waiting and self._runner.idle:
-            self._runner.wake()
+    def release(self, request: Request) -> None:
+        super().release(request)
+        self._wake_others()
 
     def _ended(self) -> None:
         """Its micro-batch has ended, and may have left blocks that others wait for."""
         self._boundary()
+        self._wake_others()
+
+    def _wake_others(self) -> None:
         for other in self._others:
             other.wake()
 
@@ -271,10 +273,11 @@ class PipelineReplica:
         first: int,
         clock: Clock,
         pipeline: Pipeline,
-        detail: str,
         limits: Limits,
         recorder: Recorder,
         on_end: Callable[[Request], None],
+        *,
+        detail: str,
     ) -> None:
         count = len(pipeline.stages)
         priority = replica_priority(first)
@@ -317,7 +320,14 @@ class PipelineReplica:
 
     def submit(self, request: Request) -> None:
         """Take a request from the router: into the lane that has the fewest."""
-        min(self.lanes, key=lambda lane: lane.outstanding).submit(request)
+        self._shortest().submit(request)
+
+    def expect(self, request: Request) -> None:
+        """Reserve blocks, in its turn, for a request whose prompt another replica processes."""
+        self._shortest().expect(request)
+
+    def _shortest(self) -> Lane:
+        return min(self.lanes, key=lambda lane: lane.outstanding)
 
     def unfinished(self) -> str | None:
         """Who waits for what, or None when nothing is left."""

@@ -8,7 +8,16 @@ from math import nan
 
 import numpy as np
 
-from simulator.record import PREEMPTION_COLUMNS, REQUEST_COLUMNS, STEP_COLUMNS, Floats, Record, Status
+from simulator.record import (
+    PREEMPTION_COLUMNS,
+    REQUEST_COLUMNS,
+    STEP_COLUMNS,
+    TRANSFER_COLUMNS,
+    Floats,
+    Record,
+    Status,
+)
+from simulator.serving.disaggregation import Handover
 from simulator.serving.request import Request
 
 PROGRESS_EVERY = 64
@@ -28,6 +37,7 @@ class Recorder:
         self.ended = 0
         self._requests = array("d")
         self._preemptions = array("d")
+        self._transfers = array("d")
         self._on_progress = on_progress
 
     def end(self, request: Request, status: Status, end_s: float, replica: int, row: int) -> None:
@@ -70,12 +80,30 @@ class Recorder:
             )
         )
 
+    def handed_over(self, handover: Handover) -> None:
+        """The hand-over is over, or a failure put an end to it."""
+        target = handover.target
+        self._transfers.extend(
+            (
+                handover.request.id,
+                _known(handover.source_log),
+                _known(handover.prefill_admitted_row),
+                _known(handover.prefill_end_row),
+                _known(handover.prefill_end_s),
+                _known(handover.reserved_s),
+                _known(handover.moved_s),
+                _known(handover.joined_s),
+                _known(handover.joined_row),
+                _known(None if target is None else target.index),
+                handover.nbytes,
+            )
+        )
+
     def record(self, kv_blocks: tuple[int, ...]) -> Record:
         """The facts as arrays, requests in order of their id."""
-        requests = _table(self._requests, len(REQUEST_COLUMNS))
-        requests = requests[np.argsort(requests[:, 0], kind="stable")]
-        preemptions = _table(self._preemptions, len(PREEMPTION_COLUMNS))
-        preemptions = preemptions[np.argsort(preemptions[:, 0], kind="stable")]
+        requests = _by_id(_table(self._requests, len(REQUEST_COLUMNS)))
+        preemptions = _by_id(_table(self._preemptions, len(PREEMPTION_COLUMNS)))
+        transfers = _by_id(_table(self._transfers, len(TRANSFER_COLUMNS)))
         end_s = float(requests[:, REQUEST_COLUMNS.index("finish_s")].max()) if len(requests) else 0.0
         return Record(
             requests=requests,
@@ -84,7 +112,12 @@ class Recorder:
             kv_blocks=kv_blocks,
             end_s=end_s,
             owners=self._owners,
+            transfers=transfers,
         )
+
+
+def _by_id(table: Floats) -> Floats:
+    return table[np.argsort(table[:, 0], kind="stable")]
 
 
 def _table(values: array[float], columns: int) -> Floats:

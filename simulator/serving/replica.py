@@ -17,6 +17,7 @@ from typing import Protocol
 
 from simulator.clock import Clock, replica_priority
 from simulator.record import Status
+from simulator.serving.disaggregation import Handover
 from simulator.serving.execution import Step
 from simulator.serving.recorder import Recorder
 from simulator.serving.request import Request
@@ -92,6 +93,9 @@ class Target(Protocol):
     def submit(self, request: Request) -> None:
         """Take a request."""
 
+    def expect(self, request: Request) -> None:
+        """Reserve blocks, in its turn, for a request whose prompt another replica processes."""
+
     def unfinished(self) -> str | None:
         """Who waits for what, or None when nothing is left."""
 
@@ -123,6 +127,8 @@ class Replica(ABC):
         self._runner: Runner = runner
         self.runners: tuple[StepRunner, ...] = (runner,)
         self._admissions = 0
+        self._kept: dict[Request, int] = {}  # blocks of requests that are not in the batch
+        self._received: deque[Request] = deque()
 
     @property
     @abstractmethod
@@ -132,6 +138,28 @@ class Replica(ABC):
     @abstractmethod
     def submit(self, request: Request) -> None:
         """Take a request from the router."""
+
+    def expect(self, request: Request) -> None:
+        """Reserve blocks, in its turn, for a request whose prompt another replica processes."""
+        assert request.handover is not None
+        request.handover.target = self
+        self.submit(request)
+
+    def receive(self, request: Request) -> None:
+        """The KV cache of an expected request is here: it joins the batch as soon as there is a seat."""
+        self._received.append(request)
+        if self._runner.idle:
+            self._runner.wake()
+
+    def release(self, request: Request) -> None:
+        """The blocks of a prompt that it processed for another replica are free again."""
+        self._give_back(request)
+        self.wake()
+
+    def wake(self) -> None:
+        """Blocks may be free that it waits for."""
+        if self.waiting and self._runner.idle:
+            self._runner.wake()
 
     @abstractmethod
     def _boundary(self) -> None:
@@ -207,7 +235,48 @@ class Replica(ABC):
             self._recorder.resumed(request, self.index, self._row, now_s, gap_s)
             request.evicted_s = None
 
+    def _keep(self, request: Request, blocks: int) -> None:
+        """Blocks that are taken for a request that is not in the batch."""
+        self._kept[request] = blocks
+
+    def _give_back(self, request: Request) -> int:
+        """Blocks that were kept for a request are free, or of the batch."""
+        return self._kept.pop(request)
+
+    def _blocks_wanted(self, request: Request) -> int:
+        """Blocks for its prompt; where it comes to decode, also for its first token, out or not."""
+        if request.coming is None:
+            return self._limits.blocks(request.prefill_tokens)
+        return self._limits.blocks(request.input_tokens + 1)
+
+    def _begin_chunks(self, chunks: list[Request], end_s: float) -> None:
+        for request in chunks:
+            leaving = request.leaving
+            if leaving is not None:
+                leaving.chunk_begins(self, end_s)
+
+    def _hand_over(self, request: Request, handover: Handover, blocks: int) -> None:
+        """The prompt is processed; its blocks are kept until another replica has read them."""
+        self.outstanding -= 1
+        self._keep(request, blocks)
+        handover.prefilled(self, self._row)
+
+    def _reserve(self, request: Request, handover: Handover, blocks: int) -> None:
+        """Take blocks for a request whose KV cache comes."""
+        self._keep(request, blocks)
+        handover.reserved()
+
+    def _join(self, request: Request) -> None:
+        """The request is in the batch from now on, its prompt processed elsewhere."""
+        assert request.handover is not None
+        request.admission = self._admissions
+        self._admissions += 1
+        request.admitted_row = self._row
+        request.handover.joined(self._row)
+
     def _end(self, request: Request, now_s: float) -> None:
         self.outstanding -= 1
+        if request.handover is not None:
+            self._recorder.handed_over(request.handover)
         self._recorder.end(request, Status.FINISHED, now_s, self.index, self._row)
         self._on_end(request)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simulator.serving.disaggregation import Handover
+
 
 class Request:
     """A request that is alive; what has not happened is None."""
@@ -17,6 +22,7 @@ class Request:
         "evicted_s",
         "first_token_s",
         "generated",
+        "handover",
         "id",
         "input_tokens",
         "last_token_s",
@@ -43,6 +49,7 @@ class Request:
         self.preemptions = 0
         self.reroutes = 0
         self.admission = -1  # rank among the admissions of its replica; -1 while it waits
+        self.handover: Handover | None = None  # where another replica decodes it
         self.slots_origin = 0  # decode clock minus KV slots in use: constant while it decodes
         self.admitted_s: float | None = None
         self.admitted_row: int | None = None
@@ -57,6 +64,20 @@ class Request:
     def prefill_tokens(self) -> int:
         """Tokens to process before it decodes: its prompt, and after an eviction its lost output."""
         return self.input_tokens + self.generated
+
+    @property
+    def leaving(self) -> Handover | None:
+        """Its way to another replica, if it goes there once its prompt is processed."""
+        handover = self.handover
+        return None if handover is None or handover.prefill_end_s is not None else handover
+
+    @property
+    def coming(self) -> Handover | None:
+        """Its way from another replica, if it waits only for blocks here."""
+        handover = self.handover
+        if handover is None or handover.target is None or handover.reserved_s is not None:
+            return None
+        return handover
 
     @property
     def most_slots(self) -> int:

@@ -40,7 +40,7 @@ class StepReplica(Replica):
 
     @property
     def kv_blocks_used(self) -> int:
-        return sum(self._blocks.values())
+        return sum(self._blocks.values()) + sum(self._kept.values())
 
     def submit(self, request: Request) -> None:
         self.outstanding += 1
@@ -61,6 +61,8 @@ class StepReplica(Replica):
 
     def _end_step(self, now_s: float) -> None:
         for request in self._chunks:
+            if request.leaving is not None:
+                request.leaving.chunk_ends()
             self._slots[request] += request.chunk_tokens
             self._to_prefill[request] -= request.chunk_tokens
             request.prefilled += request.chunk_tokens
@@ -75,15 +77,21 @@ class StepReplica(Replica):
                 self._free(request)
                 self._run = None
                 self._end(request, now_s)
+            elif self._to_prefill[request] == 0 and request.leaving is not None:
+                self._running.remove(request)
+                blocks = self._blocks[request]
+                self._free(request)
+                self._hand_over(request, request.leaving, blocks)
 
     def _free(self, request: Request) -> None:
         del self._slots[request], self._blocks[request], self._to_prefill[request]
 
     def _free_blocks(self) -> int:
-        return self._limits.num_blocks - self._blocks_of_others() - sum(self._blocks.values())
+        return self._limits.num_blocks - self._blocks_of_others() - self.kv_blocks_used
 
     def _start_step(self, now_s: float) -> None:
         evicted = self._make_room(now_s)
+        self._join_received()
         self._decoding = [request for request in self._running if self._to_prefill[request] == 0]
         budget = self._limits.max_num_batched_tokens - len(self._decoding)
         self._chunks = []
@@ -115,13 +123,30 @@ class StepReplica(Replica):
                 self._blocks[request] = needed
         return evicted
 
+    def _join_received(self) -> None:
+        """Requests whose KV cache has come take the seats that are free, in the order of their coming."""
+        while self._received and len(self._running) < self._limits.max_num_seqs:
+            request = self._received.popleft()
+            self._blocks[request] = self._give_back(request)
+            self._slots[request] = request.prefilled
+            self._to_prefill[request] = 0
+            self._running.append(request)
+            self._run = None
+            self._join(request)
+
     def _admit_waiting(self, budget: int, now_s: float) -> None:
-        while self.waiting and budget > 0 and len(self._running) < self._limits.max_num_seqs:
+        while self.waiting:
             request = self.waiting[0]
-            blocks = self._limits.blocks(request.prefill_tokens)
+            blocks = self._blocks_wanted(request)
             if blocks > self._free_blocks():
                 return
+            coming = request.coming
+            if coming is None and (budget <= 0 or len(self._running) >= self._limits.max_num_seqs):
+                return
             self.waiting.popleft()
+            if coming is not None:
+                self._reserve(request, coming, blocks)
+                continue
             self._admit(request, now_s)
             self._running.append(request)
             self._slots[request] = 0
@@ -163,6 +188,7 @@ class StepReplica(Replica):
             end_s = self._run.boundary_s(self._done)
             self._step_row = (now_s, 1, count, context, 0, 0, 0, 0.0, blocks)
         self._step = Step(shape, now_s, end_s)
+        self._begin_chunks(self._chunks, end_s)
         self._runner.run(end_s)
 
     def _step_that_runs(self) -> Step:

@@ -67,11 +67,13 @@ def nudged(scenario: Scenario, catalog: Catalog, base: Result) -> Iterator[Resul
 
 
 def _run(scenario: Scenario, catalog: Catalog, base: Result, variant: Variant, factor: float) -> Result:
-    blocks = base.plan.limits.num_blocks
-    for part in variant.parts:
-        blocks = part.blocks(blocks, factor)
+    def blocks(held: int) -> int:
+        for part in variant.parts:
+            held = part.blocks(held, factor)
+        return held
+
     faster = FasterCatalog(catalog.root, variant.parts, factor)
-    return run(prepare(pinned(scenario, base.plan, num_gpu_blocks_override=blocks), faster), catalog)
+    return run(prepare(pinned(scenario, base.plan, blocks), faster), catalog)
 
 
 def _same_times(one: Record, other: Record) -> bool:

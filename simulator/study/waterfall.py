@@ -132,7 +132,14 @@ def way(scenario: Scenario, catalog: Catalog, order: Sequence[str] = ()) -> Way:
     first, second = scenario.topologies
     sides = _side(first, catalog), _side(second, catalog)
     plans = [prepare(scenario.on(topology), catalog) for topology in (first, second)]
-    tp = max(plan.tensor_parallel_size for plan in plans)
+    if len(plans[0].pools) > 1:
+        raise InputError(
+            "a waterfall is between deployments of one pool",
+            field="deployment.prefill.replicas",
+            remedy="leave --prefill-replicas and --decode-replicas out",
+        )
+    pools = [plan.pools[0] for plan in plans]
+    tp = max(pool.tensor_parallel_size for pool in pools)
     each = tp * scenario.deployment.pipeline_parallel_size
     for plan, other in zip(plans, plans[::-1], strict=True):
         gpus, name, needs = len(plan.topology.gpus), plan.topology.system.name, other.topology.system.name
@@ -147,8 +154,8 @@ def way(scenario: Scenario, catalog: Catalog, order: Sequence[str] = ()) -> Way:
         plans[0],
         tensor_parallel_size=tp,
         replicas=min(min(plan.replicas, len(plan.topology.gpus) // each) for plan in plans),
-        max_num_seqs=min(plan.limits.max_num_seqs for plan in plans),
-        max_num_batched_tokens=min(plan.limits.max_num_batched_tokens for plan in plans),
+        max_num_seqs=min(pool.limits.max_num_seqs for pool in pools),
+        max_num_batched_tokens=min(pool.limits.max_num_batched_tokens for pool in pools),
     )
     both = [prepare(deployed.on(topology), catalog) for topology in (first, second)]
     choices = tuple(
@@ -160,7 +167,7 @@ def way(scenario: Scenario, catalog: Catalog, order: Sequence[str] = ()) -> Way:
 
 
 def _choices(plan: Plan) -> tuple[str, ...]:
-    limits = plan.limits
+    limits = plan.pools[0].limits
     return (
         plan.layout,
         f"up to {limits.max_num_seqs:,} requests a step",

@@ -23,6 +23,7 @@ LAYERS = (
     ("network",),
     ("serving",),
     ("scenario", "catalog"),
+    ("pools",),
     ("simulation",),
     ("study", "report"),
     ("cli",),

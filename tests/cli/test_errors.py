@@ -32,6 +32,9 @@ FILES = {
     "several.yaml": "topology: [hgx-h200-8, gb300-nvl72]\n",
     "single.yaml": "topology: hgx-h200-8\n",
     "scaled.yaml": "topology: [hgx-h200-8, gb300-nvl72]\nscale_load: gpus\n",
+    "pool-of-stages.yaml": (
+        "topology: hgx-h200-8\ndeployment:\n  prefill: {}\n  decode:\n    pipeline_parallel_size: 16\n"
+    ),
     "config.json": '{"model_type": "mixtral", "num_local_experts": 8}',
 }
 
@@ -169,6 +172,26 @@ FAULTS = {
     "nodes of a system of several": (
         "run --topology dgx-spark-2 --nodes 2",
         ["--nodes: dgx-spark-2 is 2 nodes already"],
+    ),
+    "a waterfall of two pools": (
+        "waterfall hgx-h100-8 hgx-h200-8 --prefill-replicas 1 --decode-replicas 1",
+        ["--prefill-replicas: a waterfall is between deployments of one pool"],
+    ),
+    "a pool without the other": (
+        f"{ON_H200} --prefill-replicas 2",
+        ["needs a decode pool", "--decode-replicas"],
+    ),
+    "pools that are too large": (
+        f"{ON_H200} --prefill-replicas 2 --decode-replicas 7",
+        ["--decode-replicas: 2 replicas of 1 GPUs and 7 replicas of 1 GPUs need 9 of the 8 GPUs"],
+    ),
+    "a TP of a pool that does not divide the heads": (
+        f"{ON_H200} --prefill-replicas 1 --decode-replicas 1 --decode-tp 3",
+        ["--decode-tp: decode pool: ", "use --decode-tp 1, 2, 4, 8"],
+    ),
+    "too many stages of a pool in a file": (
+        "run pool-of-stages.yaml",
+        ["pool-of-stages.yaml:5:", "decode pool: 16 pipeline stages", "--decode-pp 8"],
     ),
     "fp8 on Ampere": (
         "run --topology hgx-a100-8",

@@ -81,7 +81,7 @@ def test_a_model_split_over_joined_nodes_is_as_homogeneous() -> None:
             nodes=2, fabric="leaf-spine", deployment={"tensor_parallel_size": 16}, model="llama-3.1-405b"
         )
     )
-    assert base.plan.tensor_parallel_size == 16
+    assert base.plan.pools[0].tensor_parallel_size == 16
     assert base.record.end_s / found[TOGETHER].result.record.end_s == pytest.approx(TENTH, rel=1e-9)
     assert not found["cx7-400g-latency"].idle
 
@@ -145,16 +145,26 @@ def test_a_cache_that_is_never_full_need_not_be_larger_and_one_that_is_should() 
     )
     assert roomy[1]["kv-capacity"].idle
     assert not full[1]["kv-capacity"].idle
-    assert full[1]["kv-capacity"].result.plan.limits.num_blocks == 440
+    assert full[1]["kv-capacity"].result.plan.pools[0].limits.num_blocks == 440
     assert full[1]["kv-capacity"].result.record.end_s < full[0].record.end_s
 
 
 def test_every_run_has_the_deployment_of_the_base_run() -> None:
     base, found = outcomes(scenario("gb300-nvl72", model="llama-3.1-405b"))
     for name, one in found.items():
-        plan = one.result.plan
-        assert (plan.tensor_parallel_size, plan.replicas) == (2, 36)
-        assert plan.limits == base.plan.limits or name == "kv-capacity"
+        (pool,) = one.result.plan.pools
+        assert (pool.tensor_parallel_size, pool.replicas) == (2, 36)
+        assert pool.limits == base.plan.pools[0].limits or name == "kv-capacity"
+
+
+def test_both_pools_keep_their_choices_and_each_has_a_larger_cache() -> None:
+    pools = {"prefill": {"tensor_parallel_size": 2}, "decode": {"replicas": 2}}
+    base, found = outcomes(scenario(deployment=pools))
+    for name, one in found.items():
+        for pool, of_base in zip(one.result.plan.pools, base.plan.pools, strict=True):
+            assert pool.layout == of_base.layout
+            grown = pool.limits.num_blocks / of_base.limits.num_blocks
+            assert grown == pytest.approx(1.1 if name == "kv-capacity" else 1.0, rel=1e-3)
 
 
 def test_the_parts_are_those_of_the_graph() -> None:

@@ -192,7 +192,7 @@ def test_the_run_with_few_blocks_evicts() -> None:
 def test_bytes_of_a_run_are_those_of_its_all_reduces_one_by_one(run: Evaluation) -> None:
     plan, record = run.result.plan, run.result.record
     expected: dict[Edge, float] = defaultdict(float)
-    for steps, model in zip(record.steps, plan.all_reduces, strict=True):
+    for steps, model in zip(record.steps, plan.pools[0].all_reduces, strict=True):
         for row in steps:
             count, decodes, chunk_tokens = (
                 row[STEP_COLUMNS.index(field)] for field in ("steps", "decodes", "chunk_tokens")

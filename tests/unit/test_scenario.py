@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -44,6 +46,20 @@ def test_a_limit_keeps_its_bits_in_plain_data(limit_ms: float) -> None:
     scenario = Scenario.model_validate({"topology": "a", "goodput": {"ttft": f"{limit_ms!r} ms"}})
     again = Scenario.model_validate(scenario.plain())
     assert again.goodput == scenario.goodput
+
+
+@pytest.mark.parametrize(
+    ("deployment", "said"),
+    [
+        ({"prefill": {}}, "a prefill pool needs a decode pool; use --decode-replicas, too"),
+        ({"decode": {"replicas": 2}}, "a decode pool needs a prefill pool"),
+        ({"prefill": {}, "decode": {}, "replicas": 2}, "leave --replicas out"),
+        ({"kv_transfer": "layerwise"}, "KV cache moves between two pools"),
+    ],
+)
+def test_pools_are_two_and_have_the_replicas(deployment: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Scenario.model_validate({"topology": "a", "deployment": deployment})
 
 
 def test_one_topology_or_several_are_a_tuple() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from simulator.catalog import Catalog
 from simulator.errors import InputError
+from simulator.pools import Pool
 from simulator.record import CAUSES, STEP_CAUSES, STEP_COLUMNS
 from simulator.report.evaluation import evaluate
 from simulator.scenario import Scenario
@@ -20,12 +21,17 @@ def plan(topology: str = "hgx-h200-8", model: str = "llama-3.1-70b", **deploymen
     return prepare(Scenario.model_validate(fields), Catalog())
 
 
+def pool(*names: str, **deployment: Any) -> Pool:
+    (found,) = plan(*names, **deployment).pools
+    return found
+
+
 def test_auto_takes_the_fewest_gpus_that_also_hold_a_request_of_the_longest_kind() -> None:
     """405B in fp8: 410 GB. Three of 141 GB would hold it, so TP 4; on GB300 two of 298 GB."""
-    assert plan(model="llama-3.1-405b", weights="fp8").tensor_parallel_size == 4
-    assert plan("gb300-nvl72", "llama-3.1-405b", weights="fp8").tensor_parallel_size == 2
+    assert pool("hgx-h200-8", "llama-3.1-405b", weights="fp8").tensor_parallel_size == 4
+    assert pool("gb300-nvl72", "llama-3.1-405b", weights="fp8").tensor_parallel_size == 2
     # 70B in bf16: 141 GB do not fit into 0.9 of one H200, so TP 2
-    assert plan(weights="bf16").tensor_parallel_size == 2
+    assert pool(weights="bf16").tensor_parallel_size == 2
 
 
 def test_replicas_fill_the_system() -> None:
@@ -36,7 +42,7 @@ def test_replicas_fill_the_system() -> None:
 
 
 def test_the_stages_of_a_replica_are_groups_of_its_gpus() -> None:
-    found = plan(tensor_parallel_size=2, pipeline_parallel_size=2)
+    found = pool(tensor_parallel_size=2, pipeline_parallel_size=2)
     assert (found.replicas, found.gpus_per_replica, found.gpus_used) == (2, 4, 8)
     assert found.layout == "2 x TP 2 x PP 2"
     assert [len(stages) for stages in found.stages] == [2, 2]
@@ -45,7 +51,7 @@ def test_the_stages_of_a_replica_are_groups_of_its_gpus() -> None:
 
 
 def test_the_only_stage_is_the_whole() -> None:
-    found = plan(tensor_parallel_size=4)
+    found = pool(tensor_parallel_size=4)
     assert found.stages == tuple((cost,) for cost in found.costs)
 
 
@@ -68,12 +74,12 @@ def test_stages_serve_everything_and_the_ledger_adds_up(detail: str) -> None:
 
 
 def test_stages_let_a_model_fit_with_fewer_ranks() -> None:
-    assert plan(weights="bf16").tensor_parallel_size == 2
-    assert plan(weights="bf16", pipeline_parallel_size=2).tensor_parallel_size == 1
+    assert pool(weights="bf16").tensor_parallel_size == 2
+    assert pool(weights="bf16", pipeline_parallel_size=2).tensor_parallel_size == 1
 
 
 def test_an_override_of_blocks_wins_over_the_estimate() -> None:
-    assert plan(num_gpu_blocks_override=7).limits.num_blocks == 7
+    assert pool(num_gpu_blocks_override=7).limits.num_blocks == 7
 
 
 @pytest.mark.parametrize(
@@ -98,9 +104,9 @@ def test_what_cannot_be_is_refused_with_a_remedy(deployment: dict[str, Any], sai
 
 def test_the_token_budget_follows_a_larger_number_of_sequences() -> None:
     """vLLM demands that the budget covers the sequences."""
-    limits = plan(max_num_seqs=10_000).limits
+    limits = pool(max_num_seqs=10_000).limits
     assert (limits.max_num_seqs, limits.max_num_batched_tokens) == (10_000, 10_000)
-    assert plan(max_num_batched_tokens=100).limits.max_num_seqs == 100
+    assert pool(max_num_batched_tokens=100).limits.max_num_seqs == 100
 
 
 def test_the_host_of_a_rack_takes_longer_by_its_slowdown() -> None:
@@ -109,7 +115,7 @@ def test_the_host_of_a_rack_takes_longer_by_its_slowdown() -> None:
     row[0, STEP_COLUMNS.index("steps")] = row[0, STEP_COLUMNS.index("decodes")] = 1
     host = STEP_CAUSES.index("host")
     box_s, rack_s = (
-        plan(topology, tensor_parallel_size=4).costs[0].breakdown(row)[0, host]
+        pool(topology, tensor_parallel_size=4).costs[0].breakdown(row)[0, host]
         for topology in ("hgx-h200-8", "gb300-nvl72")
     )
     assert rack_s == pytest.approx(2.6 * box_s)

@@ -81,10 +81,11 @@ def test_each_class_brings_its_own_figures_only() -> None:
 
     def figures(name: str) -> tuple[float, float, float, int, float]:
         plan = found[name].plan
+        (pool,) = plan.pools
         return (
-            plan.device.memory_bandwidth.value,
-            plan.device.peak["fp8"].value,
-            plan.memory.capacity_bytes / 2**20,
+            pool.device.memory_bandwidth.value,
+            pool.device.peak["fp8"].value,
+            pool.memory.capacity_bytes / 2**20,
             len(plan.topology.gpus),
             plan.topology.system.host_slowdown.value,
         )
@@ -113,7 +114,7 @@ def test_both_serve_with_the_batches_of_the_smaller_gpu() -> None:
     found = way(scenario("hgx-h100-8", "l40s-8", deployment=small), Catalog())
     steps = "up to 1,024 requests a step, up to 8,192 tokens a step"
     assert found.choices == (f"hgx-h100-8 would serve with {steps}",)
-    limits = prepare(found.scenario, Catalog()).limits
+    limits = prepare(found.scenario, Catalog()).pools[0].limits
     assert (limits.max_num_seqs, limits.max_num_batched_tokens) == (256, 2048)
 
 
