@@ -104,6 +104,37 @@ def ledger(record: Record, breakdowns: Sequence[Breakdown | Sequence[Breakdown]]
     return Ledger(by_request, by_replica, tuple(row_s), tuple(row_growth_s))
 
 
+def transfer_waits_s(record: Record) -> Floats:
+    """For each row of the table of transfers the ``kv_transfer`` seconds of its request; 0 if undone."""
+    waits_s = np.zeros(len(record.transfers))
+    kept = _hand_overs(record, _last_start_s(record))
+    end_s, reserved_s, moved_s = (
+        record.transfer(name)[kept] for name in ("prefill_end_s", "reserved_s", "moved_s")
+    )
+    waits_s[kept] = moved_s - np.maximum(end_s, reserved_s)
+    return waits_s
+
+
+def presence(record: Record, replica: int, weights: Floats) -> Floats:
+    """For each row of a step log the weights of the requests whose latency its steps are part of, summed.
+
+    ``weights`` has one for each request; those that did not finish have no part in any.
+    """
+    since_s = _last_start_s(record)
+    change = np.zeros(len(record.steps[replica]) + 1)
+    for ids, first, last in (
+        _of_replica(record, finished(record), replica),
+        _of_prefill(record, _hand_overs(record, since_s), replica),
+    ):
+        np.add.at(change, first.astype(np.intp), weights[ids])
+        np.subtract.at(change, last.astype(np.intp), weights[ids])
+    evictions = _evictions(record, replica, since_s)
+    missed = weights[column(evictions, PREEMPTION_COLUMNS, "id").astype(np.intp)]
+    np.subtract.at(change, column(evictions, PREEMPTION_COLUMNS, "evicted_row").astype(np.intp), missed)
+    np.add.at(change, column(evictions, PREEMPTION_COLUMNS, "resumed_row").astype(np.intp), missed)
+    return np.cumsum(change)[:-1]
+
+
 def _last_start_s(record: Record) -> Floats:
     """When each request was sent on after its last failure; its arrival where there was none."""
     since_s = record.request("arrival_s").copy()
@@ -205,14 +236,20 @@ def _add_steps(
         by_request[ids, _FIRST_STEP_CAUSE + cause] += seconds
 
 
+def _evictions(record: Record, replica: int, since_s: Floats) -> Floats:
+    """Rows of the table of preemptions that no failure undid, of requests that finished."""
+    rows = record.preemptions[column(record.preemptions, PREEMPTION_COLUMNS, "replica") == replica]
+    ids = column(rows, PREEMPTION_COLUMNS, "id").astype(np.intp)
+    evicted_s = column(rows, PREEMPTION_COLUMNS, "evicted_s")
+    kept: Floats = rows[finished(record)[ids] & (evicted_s >= since_s[ids])]
+    return kept
+
+
 def _move_preemptions(
     by_request: Floats, record: Record, replica: int, since_s: Floats, prefix_s: Floats
 ) -> None:
     """Seconds from an eviction to the resumption are waiting and recomputation, not steps."""
-    rows = record.preemptions[column(record.preemptions, PREEMPTION_COLUMNS, "replica") == replica]
-    ids = column(rows, PREEMPTION_COLUMNS, "id").astype(np.intp)
-    evicted_s = column(rows, PREEMPTION_COLUMNS, "evicted_s")
-    rows = rows[finished(record)[ids] & (evicted_s >= since_s[ids])]
+    rows = _evictions(record, replica, since_s)
     if not len(rows):
         return
     ids, evicted, resumed = (

@@ -1,4 +1,4 @@
-"""What the links carried and whom they kept waiting, from the step logs.
+"""What the links carried and whom they kept waiting, from the step logs and the table of transfers.
 
 What a step sends follows from its tokens, so that a leap over many steps tells the bytes of its collectives
 without a flow for each. Bytes are those of the message on its way, without what a protocol adds to them.
@@ -7,7 +7,7 @@ without a flow for each. Bytes are those of the message on its way, without what
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -15,15 +15,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from simulator.record import (
-    PREEMPTION_COLUMNS,
-    STEP_COLUMNS,
-    TRANSFER_COLUMNS,
-    Edge,
-    Floats,
-    Record,
-    column,
-)
+from simulator.metrics.ledger import presence, transfer_waits_s
+from simulator.record import STEP_COLUMNS, Edge, Floats, Record, column
 
 Indices = NDArray[np.intp]
 
@@ -83,6 +76,53 @@ class Messages:
     bytes_per_token: float
     costs: tuple[Cost, ...]
     """Ways to go; a message takes the fastest that allows its size, the first of equals."""
+
+
+@dataclass(frozen=True)
+class Shipments:
+    """Messages of requests that no step waits for, all of one way."""
+
+    traffic: str
+    cost: Cost
+    ids: Indices
+    """Requests that they belong to."""
+    nbytes: Floats
+    start_s: Floats
+    end_s: Floats
+    waited_s: Floats
+    """Seconds that the request waited for each: fewer than it took where it overlapped with work, more than
+    it takes alone where others were in its way."""
+
+
+def shipments(record: Record, traffic: str, way: Callable[[int, int], Cost]) -> tuple[Shipments, ...]:
+    """What the table of transfers moved, by the step logs that it went from and to.
+
+    ``way`` gives the cost between two logs. What a failure cut off counts as a whole, at its start.
+    """
+    ids, source, target, nbytes = (
+        record.transfer(name) for name in ("id", "prefill_replica", "decode_replica", "bytes")
+    )
+    start_s = _starts_s(record)
+    end_s = np.fmax(record.transfer("moved_s"), start_s)
+    waited_s = transfer_waits_s(record)
+    found = []
+    for pair in np.unique(np.column_stack([source, target])[nbytes > 0.0], axis=0):
+        rows = np.flatnonzero((source == pair[0]) & (target == pair[1]) & (nbytes > 0.0))
+        times = (start_s[rows], end_s[rows], waited_s[rows])
+        cost = way(int(pair[0]), int(pair[1]))
+        found.append(Shipments(traffic, cost, ids[rows].astype(np.intp), nbytes[rows], *times))
+    return tuple(found)
+
+
+def _starts_s(record: Record) -> Floats:
+    """When KV cache began to move: with the first chunk, or when prompt and blocks were both there."""
+    end_s, reserved_s = record.transfer("prefill_end_s"), record.transfer("reserved_s")
+    start_s = np.fmax(end_s, reserved_s)
+    source, admitted_row = record.transfer("prefill_replica"), record.transfer("prefill_admitted_row")
+    for log, steps in enumerate(record.steps):
+        rows = np.flatnonzero((reserved_s < end_s) & (source == log))
+        start_s[rows] = column(steps, STEP_COLUMNS, "start_s")[admitted_row[rows].astype(np.intp)]
+    return start_s
 
 
 class _Rows(NamedTuple):
@@ -169,6 +209,7 @@ def links(
     row_s: Sequence[Floats],
     sent: Sequence[Messages],
     bandwidths: Mapping[Edge, float],
+    shipped: Sequence[Shipments] = (),
     bins: int = BINS,
 ) -> Links:
     """What each link carried; ``row_s`` are the seconds of each row, per log."""
@@ -182,12 +223,19 @@ def links(
             amounts = np.where(rows.cost == index, rows.nbytes, 0.0)
             if not amounts.any():
                 continue
+            _load(loads, cost, len(totals))
             binned = _spread(steps, row_s[messages.log], amounts, edges_s)
-            for phase in cost.phases:
-                for edge, load in phase.loads.items():
-                    loads[edge].append((len(totals), load))
             totals.append((messages.traffic, float(amounts.sum()), binned))
+    for group in shipped:
+        _load(loads, group.cost, len(totals))
+        totals.append((group.traffic, float(group.nbytes.sum()), _spread_each(group, edges_s)))
     return Links(edges_s, _uses(loads, totals, bandwidths, bins), _queueing_s(record, bandwidths))
+
+
+def _load(loads: Mapping[Edge, list[tuple[int, float]]], cost: Cost, index: int) -> None:
+    for phase in cost.phases:
+        for edge, load in phase.loads.items():
+            loads[edge].append((index, load))
 
 
 def _uses(
@@ -238,6 +286,16 @@ def _spread(steps: Floats, seconds: Floats, amounts: Floats, edges_s: Floats) ->
     return np.diff(until, prepend=0.0, append=before[-1])
 
 
+def _spread_each(group: Shipments, edges_s: Floats) -> Floats:
+    """What falls into each bin of messages that flow evenly from their start to their end."""
+    seconds = np.maximum(group.end_s - group.start_s, np.finfo(float).tiny)
+    until = [
+        float(group.nbytes @ np.clip((edge_s - group.start_s) / seconds, 0.0, 1.0))
+        for edge_s in edges_s[1:-1].tolist()
+    ]
+    return np.diff(until, prepend=0.0, append=float(group.nbytes.sum()))
+
+
 class Requests(NamedTuple):
     """Two ways to look at the requests of a run."""
 
@@ -260,24 +318,31 @@ class Blame:
     """Fixed time of the messages, whatever their size."""
     bandwidth_s: Requests
     """Time of their bytes."""
+    lost_s: Requests
+    """What others took, of messages that are booked one by one."""
 
 
-def blame(record: Record, sent: Sequence[Messages], done: Indices, tail: int) -> list[Blame]:
+_NONE = Requests(0.0, 0.0)
+
+
+def blame(
+    record: Record, sent: Sequence[Messages], done: Indices, tail: int, shipped: Sequence[Shipments] = ()
+) -> list[Blame]:
     """For the seconds of messages in the mean request of ``done`` and in the request ``tail``."""
     found = []
-    presence: dict[int, tuple[Floats, Floats]] = {}
+    of_mean, of_tail = np.zeros(len(record.requests)), np.zeros(len(record.requests))
+    of_mean[done], of_tail[tail] = 1.0 / len(done), 1.0
+    weights = of_mean, of_tail
+    present: dict[int, list[Floats]] = {}
     kinds: list[tuple[str, tuple[Cost, ...]]] = []
     for messages in sent:
-        kind = messages.traffic, messages.costs
-        if kind not in kinds:
-            kinds.append(kind)
-        if messages.log not in presence:
-            of_all = _presence(record, messages.log, done) / len(done)
-            presence[messages.log] = of_all, _presence(record, messages.log, np.array([tail]))
+        alike = _number(kinds, (messages.traffic, messages.costs))
+        if messages.log not in present:
+            present[messages.log] = [presence(record, messages.log, weight) for weight in weights]
         rows = _rows(messages, record.steps[messages.log])
         size = len(messages.costs)
         counts, nbytes = (
-            [np.bincount(rows.cost, weight * amount, size) for weight in presence[messages.log]]
+            [np.bincount(rows.cost, weight * amount, size) for weight in present[messages.log]]
             for amount in (rows.number, rows.nbytes)
         )
         for index, cost in enumerate(messages.costs):
@@ -289,26 +354,45 @@ def blame(record: Record, sent: Sequence[Messages], done: Indices, tail: int) ->
                 Blame(
                     phase.bottlenecks,
                     messages.traffic,
-                    kinds.index(kind),
+                    alike,
                     Requests(*(phase.latency_s * number for number in many)),
                     Requests(*(phase.s_per_byte * amount for amount in much)),
+                    _NONE,
                 )
                 for phase in cost.phases
             ]
+    for group in shipped:
+        alike = _number(kinds, (group.traffic, (group.cost,)))
+        found += _blame_shipments(group, weights, alike)
     return found
 
 
-def _presence(record: Record, log: int, ids: Indices) -> Floats:
-    """How many of these requests take part in the steps of each row of a log."""
-    change = np.zeros(len(record.steps[log]) + 1)
-    here = ids[record.request("replica")[ids] == log]
-    np.add.at(change, record.request("admitted_row")[here].astype(np.intp), 1.0)
-    np.add.at(change, record.request("finish_row")[here].astype(np.intp), -1.0)
-    moved = record.transfers[np.isin(record.transfer("id"), ids)]
-    moved = moved[column(moved, TRANSFER_COLUMNS, "prefill_replica") == log]
-    for name, sign in (("prefill_admitted_row", 1.0), ("prefill_end_row", -1.0)):
-        np.add.at(change, column(moved, TRANSFER_COLUMNS, name).astype(np.intp), sign)
-    evictions = record.preemptions[np.isin(column(record.preemptions, PREEMPTION_COLUMNS, "id"), here)]
-    for name, sign in (("evicted_row", -1.0), ("resumed_row", 1.0)):
-        np.add.at(change, column(evictions, PREEMPTION_COLUMNS, name).astype(np.intp), sign)
-    return np.cumsum(change)[:-1]
+def _number(kinds: list[tuple[str, tuple[Cost, ...]]], kind: tuple[str, tuple[Cost, ...]]) -> int:
+    """The same for the same kind."""
+    if kind not in kinds:
+        kinds.append(kind)
+    return kinds.index(kind)
+
+
+def _blame_shipments(group: Shipments, weights: Sequence[Floats], alike: int) -> list[Blame]:
+    """What was waited for: fixed time first, then the bytes, as long as they take alone; the rest is lost."""
+    cost = group.cost
+    latency_s = np.minimum(cost.latency_s, group.waited_s)
+    bandwidth_s = np.minimum(cost.s_per_byte * group.nbytes, group.waited_s - latency_s)
+    lost_s = group.waited_s - latency_s - bandwidth_s
+    totals = [
+        Requests(*(float(seconds @ weight[group.ids]) for weight in weights))
+        for seconds in (latency_s, bandwidth_s, lost_s)
+    ]
+    found = []
+    for phase in cost.phases:
+        fixed, moving = (
+            part / whole if whole else 0.0
+            for part, whole in ((phase.latency_s, cost.latency_s), (phase.s_per_byte, cost.s_per_byte))
+        )
+        parts = (
+            Requests(*(share * seconds for seconds in total))
+            for share, total in zip((fixed, moving, moving), totals, strict=True)
+        )
+        found.append(Blame(phase.bottlenecks, group.traffic, alike, *parts))
+    return found

@@ -15,11 +15,11 @@ from simulator.metrics import bounds
 from simulator.metrics.bounds import Bound, Ceiling
 from simulator.metrics.latency import Latencies, finished, latencies
 from simulator.metrics.ledger import Ledger, ledger
-from simulator.metrics.links import Blame, Links, Messages, blame, links
+from simulator.metrics.links import Blame, Links, Messages, Shipments, blame, links
 from simulator.metrics.summary import Hardware, Slo, Summary, summarise
 from simulator.metrics.timeline import Timeline, timeline
 from simulator.record import STEP_COLUMNS, Floats, Record, column
-from simulator.report.messages import messages
+from simulator.report.messages import kv_cache, messages
 
 if TYPE_CHECKING:
     from simulator.pools import Pool
@@ -49,7 +49,13 @@ class Evaluation:
     def links(self) -> Links:
         """What the links carried."""
         topology = self.result.plan.topology
-        return links(self.result.record, self.ledger.row_s, self.messages, topology.bandwidths_bytes_per_s)
+        return links(
+            self.result.record,
+            self.ledger.row_s,
+            self.messages,
+            topology.bandwidths_bytes_per_s,
+            self.shipments,
+        )
 
     @cached_property
     def blames(self) -> list[Blame]:
@@ -58,12 +64,17 @@ class Evaluation:
         if tail is None:
             return []
         record = self.result.record
-        return blame(record, self.messages, np.flatnonzero(finished(record)), tail)
+        return blame(record, self.messages, np.flatnonzero(finished(record)), tail, self.shipments)
 
     @cached_property
     def messages(self) -> tuple[Messages, ...]:
         """What the steps send over links."""
         return messages(self.result.plan)
+
+    @cached_property
+    def shipments(self) -> tuple[Shipments, ...]:
+        """KV cache that was moved between replicas."""
+        return kv_cache(self.result.plan, self.result.record)
 
 
 def evaluate(results: Sequence[Result]) -> tuple[Evaluation, ...]:

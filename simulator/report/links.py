@@ -12,6 +12,7 @@ from typing import Any
 from simulator.metrics.links import Links, LinkUse, Requests
 from simulator.record import CAUSES, Edge
 from simulator.report.evaluation import Evaluation
+from simulator.report.messages import KV
 from simulator.topology.graph import Topology
 
 LINK_FIELDS = (
@@ -28,6 +29,8 @@ LINK_FIELDS = (
 )
 
 _CULPRITS = 3
+_WORTH_SAYING = 0.5
+"""Percent, rounded to one."""
 _FEW = 2
 _PLANES = "nvswitch"
 _NUMBER = re.compile(r"\d+")
@@ -200,17 +203,18 @@ def culprits(evaluation: Evaluation) -> list[Culprit]:
             mine.edges[edge] = None
             mine.latency_s = _plus(mine.latency_s, one.latency_s, share)
             mine.bandwidth_s = _plus(mine.bandwidth_s, one.bandwidth_s, share)
+            mine.sharing_s = _plus(mine.sharing_s, one.lost_s, share)
     lost_s = Requests(
         *(
             float(causes_s[CAUSES.index("link_sharing")])
             for causes_s in (evaluation.ledger.mean_s(), evaluation.ledger.at_percentile_s(99.0))
         )
     )
-    queueing_s = evaluation.links.queueing_s
-    for (edge, traffic), seconds in queueing_s.items():
+    of_steps = {key: seconds for key, seconds in evaluation.links.queueing_s.items() if key[1] != KV}
+    for (edge, traffic), seconds in of_steps.items():
         mine = found[keys.get((edge, traffic), (*_sort_of(topology, edge), traffic, None))]
         mine.edges[edge] = None
-        mine.sharing_s = _plus(mine.sharing_s, lost_s, seconds / sum(queueing_s.values()))
+        mine.sharing_s = _plus(mine.sharing_s, lost_s, seconds / sum(of_steps.values()))
     every = [mine.culprit(key) for key, mine in found.items()]
     return sorted(every, key=lambda culprit: (-culprit.seconds.mean, -culprit.seconds.p99))
 
@@ -226,12 +230,18 @@ def _sort_of(topology: Topology, edge: Edge) -> tuple[str, str]:
 
 
 def _both_ends(edges: Sequence[Edge]) -> str:
-    """Links of one sort in short."""
-    both_ways = {edge[::-1] for edge in edges} == set(edges)
-    shown = [tuple(sorted(edge, key=_kind)) for edge in edges] if both_ways else edges
-    arrow = "<->" if both_ways else "->"
+    """Links of one sort in short, in both directions or in each that there is."""
     count = f" (x{len(edges)})" if len(edges) > 1 else ""
-    return f"{name(tail for tail, _ in shown)} {arrow} {name(head for _, head in shown)}{count}"
+    if {edge[::-1] for edge in edges} == set(edges):
+        return _ends([tuple(sorted(edge, key=_kind)) for edge in edges], "<->") + count
+    directions: dict[tuple[str, str], list[Edge]] = defaultdict(list)
+    for tail, head in edges:
+        directions[_kind(tail), _kind(head)].append((tail, head))
+    return ", ".join(_ends(alike, "->") for alike in directions.values()) + count
+
+
+def _ends(edges: Sequence[tuple[str, ...]], arrow: str) -> str:
+    return f"{name(edge[0] for edge in edges)} {arrow} {name(edge[1] for edge in edges)}"
 
 
 def _kind(node: str) -> str:
@@ -260,7 +270,7 @@ def _sentence(evaluation: Evaluation, culprit: Culprit, totals: Requests) -> str
         for which, value, total in zip(("mean", "p99"), seconds, totals, strict=True)
     )
     fixed, lost = (100.0 * sum(part) / sum(seconds) for part in (culprit.latency_s, culprit.sharing_s))
-    behind = f", {lost:.0f} % behind others" if lost else ""
+    behind = f", {lost:.0f} % behind others" if lost >= _WORTH_SAYING else ""
     return f"  {culprit.name}: {culprit.traffic}, {parts}; {fixed:.0f} % of it fixed time{behind}"
 
 

@@ -131,8 +131,8 @@ class Cluster:
         """Those that take requests, then those that only decode."""
         return self.replicas + self._decoders
 
-    def connect(self, network: FluidNetwork | None) -> None:
-        """Open the ways to the replicas that only decode, if there are any."""
+    def connect(self, network: FluidNetwork | None) -> FluidNetwork | None:
+        """Open the ways to the replicas that only decode, if there are any; the network that they are on."""
         pool = self._decode_pool
         if pool is not None:
             moves = pool.moves
@@ -141,6 +141,7 @@ class Cluster:
             self._desk = HandoverDesk(
                 self._clock, moves, ways, self._limits.block_size, self._choices, self._decoder_choices
             )
+        return network
 
     def unfinished(self) -> list[str]:
         """Who waits for what."""
@@ -226,7 +227,7 @@ def serve(
     network = None
     if hardware is not None and detail in SHARED:
         network = hardware.share(clock, cluster.all_replicas, closely=detail == "layer")
-    cluster.connect(network)
+    network = cluster.connect(network)
     clock.run()
     if stalled := cluster.unfinished():
         raise StalledError("; ".join(stalled))

@@ -12,7 +12,8 @@ import pytest
 from matplotlib.collections import LineCollection
 
 from simulator.catalog import Catalog
-from simulator.metrics.links import Links, Messages, blame, links
+from simulator.metrics.links import Links, Messages, Shipments, blame, links
+from simulator.pools import kv_ways
 from simulator.record import CAUSES, STEP_COLUMNS, Edge, NetworkFacts, Record, Status
 from simulator.report.evaluation import Evaluation, evaluate
 from simulator.report.links import bundles, culprits, link_sentences, links_object, name
@@ -93,7 +94,7 @@ SENT = Messages(0, "all-reduce", 3, 10.0, (SHORT, LONG))
 
 
 def used(bins: int = 6) -> Links:
-    return links(record(), ROW_S, [SENT], BANDWIDTHS, bins)
+    return links(record(), ROW_S, [SENT], BANDWIDTHS, bins=bins)
 
 
 def test_bytes_are_those_of_every_message_the_way_it_went() -> None:
@@ -135,6 +136,33 @@ def test_a_request_does_not_pay_for_steps_between_its_eviction_and_its_return() 
     assert found[0].bandwidth_s == pytest.approx((60 * 0.004,) * 2)
 
 
+WAY = MadeUp(0.1, 0.01, None, (Stretch({OUT: 1.0}, 0.01, 0.1, (OUT,)),))
+MOVED = Shipments(
+    "kv",
+    WAY,
+    ids=np.array([0, 1]),
+    nbytes=np.array([100.0, 50.0]),
+    start_s=np.array([1.0, 3.0]),
+    end_s=np.array([3.0, 4.0]),
+    waited_s=np.array([2.0, 0.4]),
+)
+"""100 bytes that take 1.1 s alone and took 2 s, and 50 that take 0.6 s, the first 0.2 s beside a prompt."""
+
+
+def test_what_is_moved_is_spread_over_its_own_time() -> None:
+    found = links(record(), ROW_S, [], BANDWIDTHS, [MOVED], bins=6)
+    assert found.by_edge[OUT].nbytes == {"kv": 150.0}
+    np.testing.assert_allclose(found.by_edge[OUT].binned_bytes, [0.0, 50.0, 50.0, 50.0, 0.0, 0.0])
+
+
+def test_moving_is_waited_for_by_its_request_alone_and_what_it_lost_is_apart() -> None:
+    (found,) = blame(record(), [], np.array([0, 1]), tail=1, shipped=[MOVED])
+    assert found.bottlenecks == (OUT,)
+    assert found.latency_s == pytest.approx((0.1, 0.1))
+    assert found.bandwidth_s == pytest.approx(((1.0 + 0.3) / 2, 0.3))
+    assert found.lost_s == pytest.approx((0.9 / 2, 0.0))
+
+
 def test_queueing_is_kept_of_links_and_not_of_devices() -> None:
     lost_s = {(OUT, "kv"): 2.0, (("gpu0", "hbm"), "kernels"): 3.0, (BACK, "all-reduce"): 0.0}
     found = links(replace(record(), network=NetworkFacts(lost_s)), ROW_S, [SENT], BANDWIDTHS)
@@ -170,6 +198,31 @@ RUNS: dict[str, dict[str, Any]] = {
         "model": "llama-3.1-8b",
         "deployment": {"tensor_parallel_size": 4, "placement": "spread"},
     },
+    "pipeline": {
+        "topology": "rtx-pro-6000-8",
+        "model": "llama-3.1-8b",
+        "deployment": {"tensor_parallel_size": 2, "pipeline_parallel_size": 4},
+    },
+    "pools": {
+        "topology": "rtx-pro-6000-8",
+        "model": "llama-3.1-8b",
+        "deployment": {
+            "prefill": {"replicas": 2, "tensor_parallel_size": 2},
+            "decode": {"replicas": 1, "tensor_parallel_size": 4},
+        },
+    },
+    "pools layer by layer": {
+        "topology": "hgx-h200-8",
+        "nodes": 2,
+        "model": "llama-3.1-8b",
+        "deployment": {
+            "prefill": {"replicas": 2, "tensor_parallel_size": 4},
+            "decode": {"replicas": 2, "tensor_parallel_size": 2},
+            "kv_transfer": "layerwise",
+            "num_gpu_blocks_override": 300,
+            "max_model_len": 4096,
+        },
+    },
 }
 DETAILS = ("macro", "step", "auto", "layer")
 
@@ -185,49 +238,9 @@ def run(request: pytest.FixtureRequest) -> Evaluation:
     return ran(request.param)
 
 
-def test_the_run_with_few_blocks_evicts() -> None:
-    assert len(ran("evictions").result.record.preemptions)
-
-
-def test_bytes_of_a_run_are_those_of_its_all_reduces_one_by_one(run: Evaluation) -> None:
-    plan, record = run.result.plan, run.result.record
-    expected: dict[Edge, float] = defaultdict(float)
-    for steps, model in zip(record.steps, plan.pools[0].all_reduces, strict=True):
-        for row in steps:
-            count, decodes, chunk_tokens = (
-                row[STEP_COLUMNS.index(field)] for field in ("steps", "decodes", "chunk_tokens")
-            )
-            nbytes = 2 * plan.model.hidden * (decodes + chunk_tokens)
-            best = model.best(nbytes)
-            assert best is not None
-            for phase in best.phases:
-                for edge, load in phase.loads.items():
-                    # two all-reduces a layer and one after the embedding
-                    expected[edge] += count * (2 * plan.model.layers + 1) * nbytes * load
-    found = {edge: use.nbytes["all-reduce"] for edge, use in run.links.by_edge.items()}
-    assert found.keys() == expected.keys()
-    for edge, nbytes in expected.items():
-        assert found[edge] == pytest.approx(nbytes, rel=1e-9)
-
-
-def test_bins_sum_to_the_whole_and_no_link_carries_more_than_it_can(run: Evaluation) -> None:
-    for use in run.links.uses:
-        assert use.binned_bytes.sum() == pytest.approx(sum(use.nbytes.values()))
-        assert run.links.utilisation(use).max() <= 1.0 + 1e-9
-        assert 0.0 < run.links.mean(use) <= run.links.peak(use) <= 1.0
-
-
-def test_as_much_leaves_a_node_as_comes_to_it(run: Evaluation) -> None:
-    """Also a switch that adds: of n messages and n shares 1/n it makes as many, to all and to one each."""
-    balance: dict[str, float] = defaultdict(float)
-    total = 0.0
-    for (tail, head), use in run.links.by_edge.items():
-        nbytes = sum(use.nbytes.values())
-        balance[tail] -= nbytes
-        balance[head] += nbytes
-        total += nbytes
-    assert total > 0.0
-    assert max(map(abs, balance.values())) < 1e-9 * total
+def test_runs_with_few_blocks_evict() -> None:
+    for one in ("evictions", "pools layer by layer"):
+        assert len(ran(one).result.record.preemptions)
 
 
 def carried(one: Evaluation) -> dict[tuple[Edge, str], float]:
@@ -239,10 +252,67 @@ def carried(one: Evaluation) -> dict[tuple[Edge, str], float]:
     }
 
 
+def test_bytes_of_a_run_are_those_of_its_messages_one_by_one(run: Evaluation) -> None:
+    plan, record = run.result.plan, run.result.record
+    expected: dict[tuple[Edge, str], float] = defaultdict(float)
+
+    def send(cost: Any, traffic: str, nbytes: float) -> None:
+        for phase in cost.phases:
+            for edge, load in phase.loads.items():
+                expected[edge, traffic] += nbytes * load
+
+    logs = [(pool, log) for pool in plan.pools for log in range(pool.logs)]
+    for steps, (pool, log) in zip(record.steps, logs, strict=True):
+        stages = pool.pipeline_parallel_size
+        replica = log // stages
+        for row in steps:
+            count, decodes, chunk_tokens = (
+                row[STEP_COLUMNS.index(field)] for field in ("steps", "decodes", "chunk_tokens")
+            )
+            hidden = plan.model.hidden * (decodes + chunk_tokens)
+            for model in pool.all_reduces[replica * stages : replica * stages + stages]:
+                best = model.best(2 * hidden)
+                assert best is not None
+                # two all-reduces a layer, and one in each stage for what comes into it
+                send(best, "all-reduce", count * (2 * plan.model.layers / stages + 1) * 2 * hidden)
+            for cost in pool.sends[replica]:
+                # activations and residual in two bytes each, a share from each rank
+                send(cost, "pipeline", count * 2 * 2 * hidden / pool.tensor_parallel_size)
+    for source, target, nbytes in zip(
+        *(record.transfer(field) for field in ("prefill_replica", "decode_replica", "bytes")), strict=True
+    ):
+        send(kv_ways(plan.topology, plan.model, *plan.pools)(int(source), int(target)), "kv", nbytes)
+    found = carried(run)
+    assert found == pytest.approx({key: nbytes for key, nbytes in expected.items() if nbytes}, rel=1e-9)
+
+
+def test_bins_sum_to_the_whole_and_no_link_carries_more_than_it_can(run: Evaluation) -> None:
+    for use in run.links.uses:
+        assert use.binned_bytes.sum() == pytest.approx(sum(use.nbytes.values()))
+        assert run.links.utilisation(use).max() <= 1.0 + 1e-9
+        assert 0.0 < run.links.mean(use) <= run.links.peak(use) <= 1.0
+
+
+def test_as_much_leaves_a_node_as_comes_to_it(run: Evaluation) -> None:
+    """Also a switch that adds: of n messages and n shares 1/n it makes as many, to all and to one each.
+
+    What one GPU sends to another is only passed on by what is between.
+    """
+    gpus = run.result.plan.topology.gpus
+    balance: dict[tuple[str, str], float] = defaultdict(float)
+    found = carried(run)
+    for ((tail, head), traffic), nbytes in found.items():
+        balance[tail, traffic] -= nbytes
+        balance[head, traffic] += nbytes
+    for (node, traffic), nbytes in balance.items():
+        if traffic == "all-reduce" or node not in gpus:
+            assert abs(nbytes) < 1e-9 * sum(found.values())
+
+
 SMALL: dict[str, Any] = {"model": "llama-3.1-8b", "workload": {"num_prompts": 6, "request_rate": 30.0}}
 
 
-@pytest.mark.parametrize("name", ["tp2", "in-switch", "two nodes"])
+@pytest.mark.parametrize("name", ["tp2", "in-switch", "two nodes", "pipeline"])
 def test_links_that_nobody_shares_carry_the_same_at_every_detail(name: str) -> None:
     expected, *others = (carried(ran(name, detail=detail, **SMALL)) for detail in DETAILS)
     for found in others:
@@ -253,6 +323,30 @@ def test_shared_links_carry_the_same_piece_by_piece_and_where_it_matters() -> No
     auto, layer = (ran("shared uplinks", detail=detail, **SMALL) for detail in ("auto", "layer"))
     assert carried(auto) == pytest.approx(carried(layer), rel=1e-9)
     assert auto.links.queueing_s == pytest.approx(layer.links.queueing_s, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["pools", "pools layer by layer"])
+def test_kv_cache_that_moves_is_the_same_at_every_detail(name: str) -> None:
+    expected, *others = (
+        {key: nbytes for key, nbytes in carried(ran(name, detail=detail, **SMALL)).items() if key[1] == "kv"}
+        for detail in DETAILS
+    )
+    assert expected
+    for found in others:
+        assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_kv_cache_is_moved_once_and_arrives_where_it_is_decoded() -> None:
+    one = ran("pools")
+    record, plan = one.result.record, one.result.plan
+    each = plan.model.kv_bytes_per_token(plan.kv_dtype) * 16
+    blocks = np.ceil(record.request("input_tokens") / 16)[record.request("output_tokens") > 1].sum()
+    came = sum(
+        nbytes
+        for ((_, head), traffic), nbytes in carried(one).items()
+        if traffic == "kv" and head in plan.topology.gpus
+    )
+    assert came == pytest.approx(each * blocks)
 
 
 def test_queueing_is_on_the_shared_links_and_shows_whom_it_holds_back() -> None:
@@ -267,17 +361,37 @@ def test_queueing_is_on_the_shared_links_and_shows_whom_it_holds_back() -> None:
     assert "behind others" in link_sentences(shared)[1]
 
 
-def test_seconds_of_all_links_sum_to_those_of_the_ledger(run: Evaluation) -> None:
-    found = culprits(run)
-    both = zip(("mean", "p99"), (run.ledger.mean_s(), run.ledger.at_percentile_s(99.0)), strict=True)
-    for which, causes_s in both:
-        for cause, parts in (
-            ("allreduce_latency", [culprit.latency_s for culprit in found]),
-            ("allreduce_bandwidth", [culprit.bandwidth_s for culprit in found]),
-            ("link_sharing", [culprit.sharing_s for culprit in found]),
-        ):
-            seconds = sum(getattr(part, which) for part in parts)
-            assert seconds == pytest.approx(float(causes_s[CAUSES.index(cause)]), rel=1e-9, abs=2e-9)
+CAUSES_OF = {
+    "all-reduce": ("allreduce_latency", "allreduce_bandwidth"),
+    "pipeline": ("pipeline_send",),
+    "kv": ("kv_transfer",),
+}
+"""What the ledger calls the seconds of each kind of traffic."""
+
+
+@pytest.mark.parametrize(("which", "percent"), [("mean", None), ("p99", 99.0)])
+def test_seconds_of_all_links_sum_to_those_of_the_ledger(
+    run: Evaluation, which: str, percent: float | None
+) -> None:
+    book = run.ledger.mean_s() if percent is None else run.ledger.at_percentile_s(percent)
+    seconds: dict[str, float] = dict.fromkeys((*CAUSES_OF, "sharing"), 0.0)
+    for culprit in culprits(run):
+        latency_s, bandwidth_s, sharing_s = (
+            getattr(part, which) for part in (culprit.latency_s, culprit.bandwidth_s, culprit.sharing_s)
+        )
+        assert min(latency_s, bandwidth_s, sharing_s) >= 0.0
+        seconds[culprit.traffic] += latency_s + bandwidth_s
+        seconds["kv" if culprit.traffic == "kv" else "sharing"] += sharing_s
+    for kind, causes in {**CAUSES_OF, "sharing": ("link_sharing",)}.items():
+        expected = sum(float(book[CAUSES.index(cause)]) for cause in causes)
+        assert seconds[kind] == pytest.approx(expected, rel=1e-9, abs=2e-9)
+
+
+def test_kv_transfers_are_among_the_culprits() -> None:
+    one = ran("pools")
+    (found,) = (culprit for culprit in culprits(one) if culprit.traffic == "kv")
+    assert "cpu0 -> cpu1" in found.name
+    assert found.bandwidth_s.mean > 0.0
 
 
 def test_the_result_lists_every_link_once(run: Evaluation) -> None:
