@@ -2,13 +2,15 @@
 
     python reports/h200-vs-gb300/regenerate.py
 
-``numbers()`` is what CI compares with numbers.json.
+``numbers(QUICK)`` is what CI compares with numbers.json.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +26,27 @@ from simulator.study.compare import compare
 HERE = Path(__file__).parent
 LOADS_PER_S = (1.0, 3.0, 7.0)
 MODES = ("total", "gpus")
+CASES = QUICK = tuple(product(MODES, LOADS_PER_S))
+Found = dict[tuple[str, float], tuple[Evaluation, ...]]
 
 
-def evaluations() -> dict[tuple[str, float], tuple[Evaluation, ...]]:
+def evaluations(cases: Iterable[tuple[str, float]]) -> Found:
     """Both systems at each load, as a total and for each 8 GPUs."""
     document = read_document(HERE / "scenario.yaml")
     found = {}
-    for mode in MODES:
-        for load in LOADS_PER_S:
-            document.set(("workload", "request_rate"), load, "the load of the study")
-            document.set(("scale_load",), mode, "the load of the study")
-            found[mode, load] = evaluate(compare(document.read(Scenario), Catalog()))
+    for mode, load in cases:
+        document.set(("workload", "request_rate"), load, "the load of the study")
+        document.set(("scale_load",), mode, "the load of the study")
+        found[mode, load] = evaluate(compare(document.read(Scenario), Catalog()))
     return found
 
 
-def numbers(found: dict[tuple[str, float], tuple[Evaluation, ...]]) -> list[dict[str, Any]]:
+def numbers(cases: Iterable[tuple[str, float]]) -> list[dict[str, Any]]:
     """The figures that the README quotes, one entry per run."""
+    return _rows(evaluations(cases))
+
+
+def _rows(found: Found) -> list[dict[str, Any]]:
     return [
         {
             "scale_load": mode,
@@ -62,7 +69,7 @@ def numbers(found: dict[tuple[str, float], tuple[Evaluation, ...]]) -> list[dict
     ]
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def tables(rows: list[dict[str, Any]]) -> dict[str, str]:
     """The numbers as the table of the README."""
     lines = [
         "| load | system | TTFT p50 / p99, s | TPOT p50 / p99, ms | good, % "
@@ -78,7 +85,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             f"| {100 * row['good_fraction']:.0f} | {row['output_tokens_per_s_per_gpu']:.0f} "
             f"| {row['output_tokens_per_s_per_kw']:.0f} | {row['usd_per_million_output_tokens']:.0f} |"
         )
-    return "\n".join(lines)
+    return {"table": "\n".join(lines)}
 
 
 def loads_figure(rows: list[dict[str, Any]]) -> Figure:
@@ -109,8 +116,8 @@ def loads_figure(rows: list[dict[str, Any]]) -> Figure:
 
 def main() -> None:
     """Write everything."""
-    found = evaluations()
-    rows = numbers(found)
+    found = evaluations(CASES)
+    rows = _rows(found)
     (HERE / "numbers.json").write_text(json.dumps(rows, indent=1) + "\n")
     with house_style():
         for name, figure in (("loads", loads_figure(rows)), ("ledger", ledger.draw(found["total", 3.0]))):
@@ -118,7 +125,7 @@ def main() -> None:
                 save(figure, HERE / "figures" / f"{name}{suffix}")
     page = HERE / "README.md"
     marked = re.compile(r"(<!-- table -->\n).*(\n<!-- end -->)", re.DOTALL)
-    page.write_text(marked.sub(lambda match: match[1] + table(rows) + match[2], page.read_text()))
+    page.write_text(marked.sub(lambda match: match[1] + tables(rows)["table"] + match[2], page.read_text()))
 
 
 if __name__ == "__main__":
