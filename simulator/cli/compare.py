@@ -16,11 +16,7 @@ from simulator.cli.options import Output, output_options, served
 @output_options
 def command(
     systems: tuple[str, ...],
-    out: str | None,
-    plots: bool,
-    force: bool,
-    as_json: bool,
-    save_scenario: str | None,
+    output: Output,
     **flags: Any,
 ) -> None:
     """Serve the same traffic on several systems and show them side by side.
@@ -35,4 +31,4 @@ def command(
     asked = read_scenario(document)
     if len(asked.topologies) == 1:
         raise document.error("names one system", ("topology",), "list two or more to compare")
-    Output(out, plots, force, as_json, save_scenario).put(document, asked, served)
+    output.put(document, asked, served)

@@ -9,7 +9,7 @@ import click
 from simulator.catalog import Catalog
 from simulator.cli.flags import SpreadGoodput, one_system, read_scenario, scenario_document, scenario_flags
 from simulator.cli.options import Output, output_options
-from simulator.cli.progress import bars
+from simulator.cli.progress import Bars
 from simulator.errors import InputError
 from simulator.metrics.summary import Summary
 from simulator.report.elasticity import Effect, ElasticityPage
@@ -29,11 +29,7 @@ LARGEST_PERCENT = 1000.0
 def command(
     scenario: str | None,
     percent: float,
-    out: str | None,
-    plots: bool,
-    force: bool,
-    as_json: bool,
-    save_scenario: str | None,
+    output: Output,
     **flags: Any,
 ) -> None:
     """Serve the same traffic with each part of the system a tenth faster, one at a time.
@@ -52,7 +48,6 @@ def command(
         )
     document = scenario_document(scenario, flags)
     asked = one_system(document, read_scenario(document))
-    output = Output(out, plots, force, as_json, save_scenario)
     output.put(document, asked, lambda found: _page(found, 1.0 + percent / 100.0))
 
 
@@ -62,17 +57,15 @@ def _page(scenario: Scenario, factor: float) -> ElasticityPage:
     (evaluated,) = evaluate([base])
     effects: list[Effect] = []
     by_chance: list[Summary] = []
-    with bars() as shown:
-        advance = None if shown is None else shown.bar("runs", len(variants(base)) + len(NUDGES))
+    with Bars() as shown:
+        advance = shown.bar("runs", len(variants(base)) + len(NUDGES))
         for outcome in elasticity(scenario, catalog, base, factor):
             effects.append(_effect(outcome))
-            if advance is not None:
-                advance(len(effects))
+            advance(len(effects))
         for result in nudged(scenario, catalog, base):
             (other,) = evaluate([result])
             by_chance.append(other.summary)
-            if advance is not None:
-                advance(len(effects) + len(by_chance))
+            advance(len(effects) + len(by_chance))
     *parts, together = effects
     return ElasticityPage(evaluated, factor, tuple(parts), together, tuple(by_chance))
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import click
 from rich.console import Console, RenderableType
 
 from simulator.catalog import Catalog, Document, dump_yaml
 from simulator.cli.flags import located
-from simulator.cli.progress import bars
+from simulator.cli.progress import Bars
 from simulator.errors import InputError
 from simulator.report.evaluation import evaluate
 from simulator.report.exports import to_json
@@ -22,8 +23,6 @@ from simulator.report.folder import result_folder
 from simulator.report.write import Comparison
 from simulator.scenario import Scenario
 from simulator.study.compare import compare
-
-Command = TypeVar("Command", bound=Callable[..., object])
 
 PIPE_COLUMNS = 160
 """Width of a table that goes to a file or another program."""
@@ -35,13 +34,6 @@ _OPTIONS = (
     click.option("--json", "as_json", is_flag=True, help="Print the result as JSON and nothing else."),
     click.option("--save-scenario", metavar="FILE", help="Write the scenario, flags included, as YAML."),
 )
-
-
-def output_options(command: Command) -> Command:
-    """The options of where the result goes."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 class Page(Protocol):
@@ -96,13 +88,25 @@ class Output:
             click.echo(f"written to {self.out}")
 
 
+def output_options(command: Callable[..., object]) -> Callable[..., object]:
+    """The options of where the result goes; the command gets them as ``output``."""
+
+    @wraps(command)
+    def with_output(**values: Any) -> object:
+        output = Output(**{one.name: values.pop(one.name) for one in fields(Output)})
+        return command(output=output, **values)
+
+    with_options: Callable[..., object] = with_output
+    for option in reversed(_OPTIONS):
+        with_options = option(with_options)
+    return with_options
+
+
 def served(scenario: Scenario) -> Comparison:
     """The scenario on each of its systems."""
     requests = scenario.workload.num_prompts if scenario.scale_load == "total" else None
-    with bars() as shown:
-        results = compare(
-            scenario, Catalog(), lambda system: None if shown is None else shown.bar(system, requests)
-        )
+    with Bars() as shown:
+        results = compare(scenario, Catalog(), lambda system: shown.bar(system, requests))
     return Comparison(evaluate(results))
 
 

@@ -16,11 +16,7 @@ from simulator.cli.options import Output, output_options, served
 @output_options
 def command(
     scenario: str | None,
-    out: str | None,
-    plots: bool,
-    force: bool,
-    as_json: bool,
-    save_scenario: str | None,
+    output: Output,
     **flags: Any,
 ) -> None:
     """Serve a workload on one system and report what happened.
@@ -34,4 +30,4 @@ def command(
     """
     document = scenario_document(scenario, flags)
     asked = one_system(document, read_scenario(document))
-    Output(out, plots, force, as_json, save_scenario).put(document, asked, served)
+    output.put(document, asked, served)

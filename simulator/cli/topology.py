@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
-from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
@@ -59,10 +58,10 @@ def command(
 
 
 def _draw(topology: Topology, path: Path) -> None:
-    """Draw the graph; matplotlib is imported here, it takes half a second."""
-    plots = import_module("simulator.report.plots.topology")
-    style = import_module("simulator.report.plots.style")
-    style.save(plots.draw(topology), path)
+    from simulator.report.plots.style import save  # matplotlib is slow to import
+    from simulator.report.plots.topology import draw
+
+    save(draw(topology), path)
 
 
 def _json(facts: Facts) -> str:

@@ -9,7 +9,7 @@ import click
 from simulator.catalog import Catalog
 from simulator.cli.flags import SpreadGoodput, read_scenario, scenario_flags, systems_document
 from simulator.cli.options import Output, output_options
-from simulator.cli.progress import bars
+from simulator.cli.progress import Bars
 from simulator.metrics.summary import Summary
 from simulator.report.evaluation import Evaluation, evaluate
 from simulator.report.waterfall import WaterfallPage
@@ -30,11 +30,7 @@ from simulator.study.waterfall import CLASSES, way, whole_order
 def command(
     systems: tuple[str, ...],
     order: str,
-    out: str | None,
-    plots: bool,
-    force: bool,
-    as_json: bool,
-    save_scenario: str | None,
+    output: Output,
     **flags: Any,
 ) -> None:
     """Replace the properties of system A by those of B, one class at a time, until it is B.
@@ -56,7 +52,6 @@ def command(
         raise document.error(what, ("topology",), "name two, the second against the first")
     if asked.scale_load == "gpus":
         raise document.error("both systems serve on as many GPUs", ("scale_load",), "use total")
-    output = Output(out, plots, force, as_json, save_scenario)
     output.put(document, asked, lambda found: _page(found, classes))
 
 
@@ -65,14 +60,13 @@ def _page(scenario: Scenario, order: tuple[str, ...]) -> WaterfallPage:
     found = way(scenario, catalog, order)
     ends: list[Evaluation] = []
     summaries: dict[frozenset[str], Summary] = {}
-    with bars() as shown:
-        advance = None if shown is None else shown.bar("runs", len(found.stops))
+    with Bars() as shown:
+        advance = shown.bar("runs", len(found.stops))
         for taken in found.stops:
             (evaluated,) = evaluate([found.run(taken, catalog)])
             summaries[taken] = evaluated.summary
             if len(taken) in (0, len(order)):
                 ends.append(evaluated)
-            if advance is not None:
-                advance(len(summaries))
+            advance(len(summaries))
     first, second = ends
     return WaterfallPage(first, second, {name: CLASSES[name] for name in order}, summaries, found.choices)

@@ -1,1 +1,1 @@
-"""What travels between devices: collectives as rounds over the graph, and what they cost."""
+"""What travels between devices: what it costs alone, and how it shares links with everything else."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from simpy.events import EventPriority
 
 from simulator.clock import ARRIVAL_PRIORITY, Clock
 from simulator.network.collectives import AffineCost
-from simulator.network.fluid import Flow, FluidNetwork, Footprint
+from simulator.network.fluid import Flow, FluidNetwork, Footprint, Parts
 from simulator.topology.graph import Edge
 
 Arrived = Callable[[float, float], None]
@@ -47,16 +47,12 @@ class FluidPath:
         self._network = network
         self._latency_s = cost.latency_s
         self._traffic = traffic
-        self._phases = [
-            (*link_footprint(network, phase.loads, phase.s_per_byte), phase.s_per_byte)
-            for phase in cost.phases
-            if phase.s_per_byte > 0.0
-        ]
+        self._phases = phase_footprints(network, cost)
 
     def send(self, nbytes: float, on_done: Arrived, limit_bytes_per_s: float = inf) -> None:
         """Arrives when its last phase is through."""
         alone_s = self._latency_s + sum(
-            max(s_per_byte, 1.0 / limit_bytes_per_s) * nbytes for _, _, s_per_byte in self._phases
+            max(phase.s_per_byte, 1.0 / limit_bytes_per_s) * nbytes for phase in self._phases
         )
         lost_s = 0.0
         phases = iter(self._phases)
@@ -69,17 +65,35 @@ class FluidPath:
             if following is None:
                 on_done(alone_s, lost_s)
                 return
-            footprint, heaviest, _ = following
             self._network.start(
-                ((footprint, 1.0),),
-                heaviest * nbytes,
+                following.parts,
+                following.heaviest * nbytes,
                 start_next,
                 traffic=self._traffic,
-                limit=heaviest * limit_bytes_per_s,
+                limit=following.heaviest * limit_bytes_per_s,
             )
 
         end_s = self._clock.now + self._latency_s
         self._clock.call_at(end_s, ARRIVAL_PRIORITY, lambda event: start_next())
+
+
+class PhaseFootprint(NamedTuple):
+    """What a phase takes of links, and how long it takes alone."""
+
+    parts: Parts
+    heaviest: float
+    """Units of work per byte of message."""
+    s_per_byte: float
+
+
+def phase_footprints(network: FluidNetwork, cost: AffineCost) -> list[PhaseFootprint]:
+    """Of the phases of a cost that take the longer the more bytes there are."""
+    found = []
+    for phase in cost.phases:
+        if phase.s_per_byte > 0.0:
+            footprint, heaviest = link_footprint(network, phase.loads, phase.s_per_byte)
+            found.append(PhaseFootprint(((footprint, 1.0),), heaviest, phase.s_per_byte))
+    return found
 
 
 def link_footprint(

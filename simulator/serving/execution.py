@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, repeat
-from math import ulp
+from math import inf, ulp
 from typing import NamedTuple, Protocol
 
 from simpy import Event
@@ -18,7 +18,7 @@ from simulator.clock import Clock
 from simulator.cost.passage import Collective, Passage, Work
 from simulator.network.collectives import AffineCost, AllReduceModel
 from simulator.network.fluid import Flow, FluidNetwork, Footprint, Parts
-from simulator.network.transfers import link_footprint
+from simulator.network.transfers import PhaseFootprint, phase_footprints
 
 COMPUTE, HBM = "compute", "hbm"
 
@@ -92,13 +92,13 @@ class GroupFootprints:
         self._all_reduce = all_reduce
         self._compute = network.footprint({(gpu, COMPUTE): 1.0 for gpu in gpus})
         self._hbm = network.footprint({(gpu, HBM): 1.0 for gpu in gpus})
-        self._phases: dict[AffineCost, list[tuple[Footprint, float, float]]] = {}
+        self._phases: dict[AffineCost, list[PhaseFootprint]] = {}
         self._collectives: dict[float, tuple[Leg, ...]] = {}
-        self._works: dict[Work, Leg] = {}
 
     def prepare(self, costs: Sequence[AffineCost]) -> tuple[Footprint, ...]:
         """Every footprint of the group, for collectives that may be ``costs``."""
-        links = [footprint for cost in costs for footprint, _, _ in self._phases_of(cost)]
+        phases = chain.from_iterable(map(self._phases_of, costs))
+        links = [footprint for phase in phases for footprint, _ in phase.parts]
         return (self._compute, self._hbm, *links)
 
     def work(self, piece: Work) -> Leg:
@@ -121,18 +121,13 @@ class GroupFootprints:
 
     def _legs(self, cost: AffineCost, nbytes: float) -> Iterator[Leg]:
         yield Leg(cost.latency_s, (), 0.0, 0.0, link=True)
-        for footprint, heaviest, s_per_byte in self._phases_of(cost):
-            yield Leg(s_per_byte * nbytes, ((footprint, 1.0),), heaviest * nbytes, float("inf"), link=True)
+        for parts, heaviest, s_per_byte in self._phases_of(cost):
+            yield Leg(s_per_byte * nbytes, parts, heaviest * nbytes, inf, link=True)
 
-    def _phases_of(self, cost: AffineCost) -> list[tuple[Footprint, float, float]]:
+    def _phases_of(self, cost: AffineCost) -> list[PhaseFootprint]:
         known = self._phases.get(cost)
         if known is None:
-            known = [
-                (*link_footprint(self._network, phase.loads, phase.s_per_byte), phase.s_per_byte)
-                for phase in cost.phases
-                if phase.s_per_byte > 0.0
-            ]
-            self._phases[cost] = known
+            known = self._phases[cost] = phase_footprints(self._network, cost)
         return known
 
 

@@ -26,10 +26,7 @@ class Group:
 
 def capacities(topology: Topology) -> dict[Resource, float]:
     """Every direction of every link in bytes per second, and every GPU's compute and HBM as 1."""
-    found: dict[Resource, float] = {}
-    for one, other in topology.graph.edges:
-        for edge in ((one, other), (other, one)):
-            found[edge] = topology.bandwidth_bytes_per_s(edge)
+    found = dict[Resource, float](topology.bandwidths_bytes_per_s.items())
     for gpu in topology.gpus:
         found[gpu, COMPUTE] = found[gpu, HBM] = 1.0
     return found
