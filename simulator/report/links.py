@@ -1,18 +1,18 @@
-"""The links of a run: their names, what they carried, and which of them requests waited for."""
+"""The links of a run and what they carried, as links.csv and in result.json."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simulator.metrics.links import Links, LinkUse, Requests
-from simulator.record import CAUSES, Edge
+from simulator.metrics.links import Links, LinkUse
+from simulator.record import Edge
+from simulator.report.culprits import culprits
 from simulator.report.evaluation import Evaluation
-from simulator.report.messages import KV
+from simulator.report.link_names import short_name, unnumbered
 from simulator.topology.graph import Topology
 
 LINK_FIELDS = (
@@ -28,12 +28,7 @@ LINK_FIELDS = (
     "queueing_s",
 )
 
-_CULPRITS = 3
-_WORTH_SAYING = 0.5
-"""Percent, rounded to one."""
-_FEW = 2
 _PLANES = "nvswitch"
-_NUMBER = re.compile(r"\d+")
 
 
 @dataclass(frozen=True)
@@ -53,30 +48,15 @@ def bundles(topology: Topology, found: Links) -> Iterator[Bundle]:
     for use in found.uses:
         parallel: dict[tuple[str, str, str], list[Edge]] = defaultdict(list)
         for edge in use.edges:
-            ends = [_NUMBER.sub("*", node) if kinds[node] == _PLANES else node for node in edge]
+            ends = [unnumbered(node) if kinds[node] == _PLANES else node for node in edge]
             parallel[ends[0], ends[1], topology.link(edge).name].append(edge)
         for (*_, link), edges in parallel.items():
             yield Bundle(
-                f"{name(tail for tail, _ in edges)} -> {name(head for _, head in edges)}",
+                f"{short_name(tail for tail, _ in edges)} -> {short_name(head for _, head in edges)}",
                 link,
                 tuple(edges),
                 use,
             )
-
-
-def name(nodes: Iterable[str]) -> str:
-    """Nodes of one kind in short: the numbers that occur at each place."""
-    distinct = list(dict.fromkeys(nodes))
-    numbers = zip(*(map(int, _NUMBER.findall(node)) for node in distinct), strict=True)
-    ranges = iter([_range(sorted(set(found))) for found in numbers])
-    return _NUMBER.sub(lambda match: next(ranges), distinct[0])
-
-
-def _range(numbers: Sequence[int]) -> str:
-    first, last = numbers[0], numbers[-1]
-    if len(numbers) <= _FEW:
-        return ",".join(map(str, numbers))
-    return f"{first}-{last}" if last - first + 1 == len(numbers) else "*"
 
 
 def write_links(evaluation: Evaluation, path: Path) -> None:
@@ -149,143 +129,3 @@ def _queueing_s(found: Links, edges: Iterable[Edge]) -> dict[str, float]:
         for traffic in found.by_edge[edge].nbytes:
             total[traffic] += found.queueing_s.get((edge, traffic), 0.0)
     return dict(total)
-
-
-@dataclass(frozen=True)
-class Culprit:
-    """Links of one class that requests spend seconds on, for one kind of traffic."""
-
-    name: str
-    """Their class, their ends, and how many directions of links they are, all equally tight."""
-    traffic: str
-    latency_s: Requests
-    bandwidth_s: Requests
-    sharing_s: Requests
-    """Lost to others on these links."""
-
-    @property
-    def seconds(self) -> Requests:
-        """All of them."""
-        return _plus(_plus(self.latency_s, self.bandwidth_s), self.sharing_s)
-
-
-_Key = tuple[str, str, str, int | None]
-"""Title and ends of the link, kind of traffic, what messages it carries."""
-
-
-class _Seconds:
-    """What goes to the links of one culprit."""
-
-    def __init__(self) -> None:
-        self.edges: dict[Edge, None] = {}
-        self.latency_s = self.bandwidth_s = self.sharing_s = Requests(0.0, 0.0)
-
-    def culprit(self, key: _Key) -> Culprit:
-        title = f"{key[0]} {_both_ends(list(self.edges))}"
-        return Culprit(title, key[2], self.latency_s, self.bandwidth_s, self.sharing_s)
-
-
-def culprits(evaluation: Evaluation) -> list[Culprit]:
-    """Whom the network's seconds of the mean and the p99 request go to, the largest first.
-
-    Links that are alike, on which all the same depends, are one. The seconds sum to those of the ledger. What
-    was lost to others is split as the queueing of all requests together.
-    """
-    topology = evaluation.result.plan.topology
-    found: dict[_Key, _Seconds] = defaultdict(_Seconds)
-    keys: dict[tuple[Edge, str], _Key] = {}
-    for one in evaluation.blames:
-        share = 1.0 / len(one.bottlenecks)
-        for edge in one.bottlenecks:
-            key = *_sort_of(topology, edge), one.traffic, one.alike
-            keys.setdefault((edge, one.traffic), key)
-            mine = found[key]
-            mine.edges[edge] = None
-            mine.latency_s = _plus(mine.latency_s, one.latency_s, share)
-            mine.bandwidth_s = _plus(mine.bandwidth_s, one.bandwidth_s, share)
-            mine.sharing_s = _plus(mine.sharing_s, one.lost_s, share)
-    lost_s = Requests(
-        *(
-            float(causes_s[CAUSES.index("link_sharing")])
-            for causes_s in (evaluation.ledger.mean_s(), evaluation.ledger.at_percentile_s(99.0))
-        )
-    )
-    of_steps = {key: seconds for key, seconds in evaluation.links.queueing_s.items() if key[1] != KV}
-    for (edge, traffic), seconds in of_steps.items():
-        mine = found[keys.get((edge, traffic), (*_sort_of(topology, edge), traffic, None))]
-        mine.edges[edge] = None
-        mine.sharing_s = _plus(mine.sharing_s, lost_s, seconds / sum(of_steps.values()))
-    every = [mine.culprit(key) for key, mine in found.items()]
-    return sorted(every, key=lambda culprit: (-culprit.seconds.mean, -culprit.seconds.p99))
-
-
-def _plus(one: Requests, other: Requests, share: float = 1.0) -> Requests:
-    return Requests(one.mean + share * other.mean, one.p99 + share * other.p99)
-
-
-def _sort_of(topology: Topology, edge: Edge) -> tuple[str, str]:
-    """Title of the link, and what its ends are, whichever the direction."""
-    ends = sorted(_NUMBER.sub("", node) for node in edge)
-    return link_title(topology, edge), " ".join(ends)
-
-
-def _both_ends(edges: Sequence[Edge]) -> str:
-    """Links of one sort in short, in both directions or in each that there is."""
-    count = f" (x{len(edges)})" if len(edges) > 1 else ""
-    if {edge[::-1] for edge in edges} == set(edges):
-        return _ends([tuple(sorted(edge, key=_kind)) for edge in edges], "<->") + count
-    directions: dict[tuple[str, str], list[Edge]] = defaultdict(list)
-    for tail, head in edges:
-        directions[_kind(tail), _kind(head)].append((tail, head))
-    return ", ".join(_ends(alike, "->") for alike in directions.values()) + count
-
-
-def _ends(edges: Sequence[tuple[str, ...]], arrow: str) -> str:
-    return f"{name(edge[0] for edge in edges)} {arrow} {name(edge[1] for edge in edges)}"
-
-
-def _kind(node: str) -> str:
-    """What a node is called without its number and its place."""
-    return _NUMBER.sub("", node.rpartition(".")[-1])
-
-
-def link_sentences(evaluation: Evaluation) -> list[str]:
-    """Which links requests wait for, which traffic, and how many seconds."""
-    if evaluation.summary.e2e is None:
-        return []
-    found = [culprit for culprit in culprits(evaluation) if any(culprit.seconds)]
-    if not found:
-        return [f"No link holds a request back on {evaluation.name}: nothing travels between GPUs."]
-    totals = Requests(
-        float(evaluation.ledger.mean_s().sum()), float(evaluation.ledger.at_percentile_s(99.0).sum())
-    )
-    lines = [_sentence(evaluation, culprit, totals) for culprit in found[:_CULPRITS]]
-    return [f"Links of {evaluation.name} that requests wait for:", *lines, _busiest(evaluation)]
-
-
-def _sentence(evaluation: Evaluation, culprit: Culprit, totals: Requests) -> str:
-    seconds = culprit.seconds
-    parts = ", ".join(
-        f"{value:.3g} s of the {which} request ({100.0 * value / total:.2g} %)"
-        for which, value, total in zip(("mean", "p99"), seconds, totals, strict=True)
-    )
-    fixed, lost = (100.0 * sum(part) / sum(seconds) for part in (culprit.latency_s, culprit.sharing_s))
-    behind = f", {lost:.0f} % behind others" if lost >= _WORTH_SAYING else ""
-    return f"  {culprit.name}: {culprit.traffic}, {parts}; {fixed:.0f} % of it fixed time{behind}"
-
-
-def _busiest(evaluation: Evaluation) -> str:
-    found, topology = evaluation.links, evaluation.result.plan.topology
-    use = max(found.uses, key=found.mean)
-    sort = _sort_of(topology, use.edges[0])
-    alike = [edge for edge in use.edges if _sort_of(topology, edge) == sort]
-    return (
-        f"  Busiest: {sort[0]} {_both_ends(alike)}, "
-        f"{100.0 * found.mean(use):.2g} % of its bandwidth on average, "
-        f"{100.0 * found.peak(use):.2g} % at the peak"
-    )
-
-
-def link_title(topology: Topology, edge: Edge) -> str:
-    """The class of a link in few words."""
-    return topology.link(edge).title.split(",")[0]

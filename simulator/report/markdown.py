@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from simulator.record import CAUSES
+from simulator.report.culprits import link_sentences
 from simulator.report.evaluation import Evaluation
-from simulator.report.links import link_sentences
 from simulator.report.rows import BEST, NOTHING, Row, comparison, number
 from simulator.report.sentences import CAUSE_TITLES, differences
 from simulator.report.tables import title

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from simulator.report.culprits import link_sentences
 from simulator.report.evaluation import Evaluation
-from simulator.report.links import link_sentences
 from simulator.report.rows import BEST, Row, comparison
 from simulator.report.sentences import differences
 

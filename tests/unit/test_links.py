@@ -15,8 +15,10 @@ from simulator.catalog import Catalog
 from simulator.metrics.links import Links, Messages, Shipments, blame, links
 from simulator.pools import kv_ways
 from simulator.record import CAUSES, STEP_COLUMNS, Edge, NetworkFacts, Record, Status
+from simulator.report.culprits import culprits, link_sentences
 from simulator.report.evaluation import Evaluation, evaluate
-from simulator.report.links import bundles, culprits, link_sentences, links_object, name
+from simulator.report.link_names import short_name
+from simulator.report.links import bundles, links_object
 from simulator.report.plots.links import draw
 from simulator.scenario import Scenario
 from simulator.simulation import simulate
@@ -175,11 +177,11 @@ def test_a_run_of_nothing_uses_no_link() -> None:
 
 
 def test_names_are_short() -> None:
-    assert name(["gpu0"]) == "gpu0"
-    assert name(f"nvsw{index}" for index in range(4)) == "nvsw0-3"
-    assert name(["nvsw1", "nvsw3"]) == "nvsw1,3"
-    assert name(["a0.gpu0", "a0.gpu2", "a0.gpu3"]) == "a0.gpu*"
-    assert name(f"tray{tray}.gpu{gpu}" for tray in range(18) for gpu in range(4)) == "tray0-17.gpu0-3"
+    assert short_name(["gpu0"]) == "gpu0"
+    assert short_name(f"nvsw{index}" for index in range(4)) == "nvsw0-3"
+    assert short_name(["nvsw1", "nvsw3"]) == "nvsw1,3"
+    assert short_name(["a0.gpu0", "a0.gpu2", "a0.gpu3"]) == "a0.gpu*"
+    assert short_name(f"tray{tray}.gpu{gpu}" for tray in range(18) for gpu in range(4)) == "tray0-17.gpu0-3"
 
 
 RUNS: dict[str, dict[str, Any]] = {

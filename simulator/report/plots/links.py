@@ -12,7 +12,8 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 from simulator.report.evaluation import Evaluation
-from simulator.report.links import Bundle, bundles, link_title
+from simulator.report.link_names import link_title
+from simulator.report.links import Bundle, bundles
 from simulator.report.plots.style import line_style
 from simulator.report.plots.topology import MANY_LINKS, Layout, layout, legend_columns
 
