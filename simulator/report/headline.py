@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from simulator.metrics.latency import Distribution
 from simulator.metrics.summary import Summary
-
-if TYPE_CHECKING:
-    from simulator.simulation import Plan
+from simulator.simulation import Plan
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from simulator.record import Edge
 from simulator.report.culprits import culprits
 from simulator.report.evaluation import Evaluation
 from simulator.report.link_names import short_name, unnumbered
+from simulator.topology.builder import NVSWITCH
 from simulator.topology.graph import Topology
 
 LINK_FIELDS = (
@@ -27,8 +28,6 @@ LINK_FIELDS = (
     "utilisation_peak_all_traffic",
     "queueing_s",
 )
-
-_PLANES = "nvswitch"
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def bundles(topology: Topology, found: Links) -> Iterator[Bundle]:
     for use in found.uses:
         parallel: dict[tuple[str, str, str], list[Edge]] = defaultdict(list)
         for edge in use.edges:
-            ends = [unnumbered(node) if kinds[node] == _PLANES else node for node in edge]
+            ends = [unnumbered(node) if kinds[node] == NVSWITCH else node for node in edge]
             parallel[ends[0], ends[1], topology.link(edge).name].append(edge)
         for (*_, link), edges in parallel.items():
             yield Bundle(

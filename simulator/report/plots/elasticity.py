@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from simulator.report.elasticity import Effect, ElasticityPage
+from simulator.report.headline import Metric
 from simulator.report.plots.style import BETTER, WORSE, panels
-
-if TYPE_CHECKING:
-    from simulator.report.elasticity import Effect, ElasticityPage
-    from simulator.report.headline import Metric
 
 _COLUMNS = 3
 _TOGETHER = "#bbbbbb"

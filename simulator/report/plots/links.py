@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from simulator.report.evaluation import Evaluation
 from simulator.report.link_names import link_title
 from simulator.report.links import Bundle, bundles
+from simulator.report.plots.layout import Layout, layout
 from simulator.report.plots.style import line_style
-from simulator.report.plots.topology import MANY_LINKS, Layout, layout, legend_columns
+from simulator.report.plots.topology import MANY_LINKS, legend_columns
 
 _HEAT = "viridis_r"
 _UNUSED = "#dddddd"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from simulator.report.headline import Metric
 from simulator.report.plots.style import BETTER, WORSE, panels
 from simulator.report.rows import number
-from simulator.report.waterfall import bracketed
-
-if TYPE_CHECKING:
-    from simulator.report.headline import Metric
-    from simulator.report.waterfall import WaterfallPage
+from simulator.report.waterfall import WaterfallPage, bracketed
 
 _COLUMNS = 2
 _WHOLE = "#bbbbbb"
