@@ -184,6 +184,12 @@ def test_the_page_holds_table_ledger_plots_and_bounds(pair: tuple[Evaluation, ..
     assert {line.count("|") for line in lines} == {header.count("|")}
 
 
+def test_no_two_sections_of_the_page_have_one_name(pair: tuple[Evaluation, ...]) -> None:
+    page = markdown(pair, [(title, f"plots/{name}.png") for name, (title, _) in PLOTS.items()])
+    headings = [line for line in page.splitlines() if line.startswith("## ")]
+    assert len(set(headings)) == len(headings)
+
+
 def test_a_run_in_which_every_request_is_rejected_is_reported_too(
     all_rejected: tuple[Evaluation, ...], tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ PLOTS: dict[str, tuple[str, Callable[[Sequence[Evaluation]], Figure]]] = {
     "latency": ("Latency of requests", latency.draw),
     "ledger": ("Where requests spend their time", ledger.draw),
     "load": ("Throughput and queue over time", load.draw),
-    "links": ("What the links did", links.draw),
+    "links": ("Use of the links", links.draw),
     "kv_occupancy": ("KV cache in use over time", kv_occupancy.draw),
 }
 """File name, title and drawing function of each plot."""
