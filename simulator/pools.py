@@ -111,7 +111,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Builder:
-    """What the pools of a deployment have in common."""
+    """Makes the pool of a deployment on a system."""
 
     topology: Topology
     model: Model
@@ -171,7 +171,7 @@ class Builder:
                 self.family,
                 self.engine,
                 _seconds_of(all_reduce),
-                self.topology.system.host_slowdown.value,
+                self.topology.system_of(placed[0][0]).host_slowdown.value,
                 stage,
             )
 

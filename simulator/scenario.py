@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_serializer, field_validator, model_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 
 from simulator.errors import nearest
 from simulator.hardware import Algorithm, Dtype, KvDtype
@@ -33,6 +33,12 @@ class PoolDeployment(Spec):
     num_gpu_blocks_override: Count | None = None
 
 
+class DecodeDeployment(PoolDeployment):
+    """The pool that decodes; ``system`` is what it is on, if it is another one than the prefill pool's."""
+
+    system: str | None = None
+
+
 class Deployment(Spec):
     """How the model is served; a value of None is the default of the engine profile."""
 
@@ -53,10 +59,15 @@ class Deployment(Spec):
     placement: Policy | Listed = "packed"
     prefill: PoolDeployment | None = None
     """Replicas that process prompts, where others decode."""
-    decode: PoolDeployment | None = None
+    decode: DecodeDeployment | None = None
     """Replicas that decode what ``prefill`` processed; None: every replica does both."""
     kv_transfer: KvTransfer = "at-end"
     """When KV cache is moved from one to the other."""
+
+    @property
+    def decode_system(self) -> str | None:
+        """What the decode pool is on; None is what the others are on."""
+        return None if self.decode is None else self.decode.system
 
     @property
     def pools(self) -> dict[str, Deployment]:
@@ -64,7 +75,7 @@ class Deployment(Spec):
         if self.prefill is None or self.decode is None:
             return {"": self}
         return {
-            role: self.model_copy(update={key: value for key, value in pool if value is not None})
+            role: self.model_copy(update=pool.model_dump(exclude_none=True, exclude={"system"}))
             for role, pool in (("prefill", self.prefill), ("decode", self.decode))
         }
 
@@ -151,14 +162,6 @@ class Scenario(Spec):
             raise ValueError(f"{found} is a truth value, which nothing in a scenario is")
         return data
 
-    @field_validator("fabric", "oversubscription")
-    @classmethod
-    def _nodes_are_joined(cls, value: Any, info: ValidationInfo) -> Any:
-        """One node has nothing to join."""
-        if value not in (None, 1.0) and info.data.get("nodes") == 1:
-            raise ValueError("joins several nodes, and there is one; use --nodes 2 or more")
-        return value
-
     @model_validator(mode="before")
     @classmethod
     def _built_in_traffic(cls, data: Any) -> Any:
@@ -175,12 +178,12 @@ class Scenario(Spec):
         """The systems, one or several."""
         return (self.topology,) if isinstance(self.topology, str) else self.topology
 
-    @property
-    def join(self) -> Join | None:
-        """How the nodes are joined; None for one."""
-        if self.nodes == 1:
+    def join(self, others: int = 0) -> Join | None:
+        """How the nodes, and ``others`` beside them, are joined; None for one."""
+        nodes = self.nodes + others
+        if nodes == 1:
             return None
-        return Join(nodes=self.nodes, fabric=self.fabric or "rail", oversubscription=self.oversubscription)
+        return Join(nodes=nodes, fabric=self.fabric or "rail", oversubscription=self.oversubscription)
 
     def on(self, topology: str) -> Scenario:
         """The same scenario on one system."""

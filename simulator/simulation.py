@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from simulator.catalog import Catalog
@@ -25,6 +25,7 @@ from simulator.streams import Streams
 from simulator.topology.graph import Topology, build_topology
 from simulator.topology.join import Join
 from simulator.topology.placement import place
+from simulator.topology.system import System
 from simulator.workload import TrafficSummary, traffic
 
 Progress = Callable[[int], None]
@@ -83,35 +84,49 @@ class Result:
     warnings: tuple[str, ...]
 
 
-def load_topology(name: str, catalog: Catalog, join: Join | None = None) -> Topology:
-    """The graph of a system of the catalogue or of a file, or of several joined."""
+def load_topology(
+    name: str, catalog: Catalog, join: Join | None = None, beside: Sequence[System] = ()
+) -> Topology:
+    """The graph of a system of the catalogue or of a file, or of several joined.
+
+    ``beside`` are nodes of another system; ``join`` counts them, too.
+    """
     system = catalog.system(name)
-    if join is not None:
-        system = system.times(join)
+    if join is not None and join.nodes - len(beside) > 1:
+        system = system.times(join.model_copy(update={"nodes": join.nodes - len(beside)}))
+    parts = (system, *beside)
+    whole = system.beside(beside, join) if beside and join is not None else system
     return build_topology(
-        system,
-        {device: catalog.device(device) for device in system.device_names},
-        {link: catalog.link(link) for link in system.link_names},
+        whole,
+        {device: catalog.device(device) for part in parts for device in part.device_names},
+        {link: catalog.link(link) for part in parts for link in part.link_names},
+        parts if beside else (),
     )
 
 
 def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
     """Look up, size and check everything but the traffic; raises InputError."""
     deployment = scenario.deployment
-    topology = load_topology(scenario.topologies[0], catalog, scenario.join)
+    home = load_topology(scenario.topologies[0], catalog, scenario.join())
     model = catalog.model(scenario.model)
     engine = catalog.engine(deployment.engine)
-    device = topology.device(topology.gpus[0])
     kv_dtype: KvDtype = "bf16" if deployment.kv_cache_dtype == "auto" else deployment.kv_cache_dtype
     max_model_len = deployment.max_model_len or model.max_position
-    builder = Builder(topology, model, engine, device, catalog.family(device.family), kv_dtype, max_model_len)
-    sizes = []
+    builders, sizes = [], []
     for role, part in deployment.pools.items():
         with _of_pool(role):
-            sizes.append(builder.size(part))
-    counts = _replicas(scenario, topology, sizes)
-    each = [size.gpus for size, count in zip(sizes, counts, strict=True) for _ in range(count)]
-    placed = iter(place(topology, deployment.placement, each))
+            topology = home
+            if role == "decode" and deployment.decode_system is not None:
+                topology = _alone(deployment.decode_system, catalog)
+            device = topology.device(topology.gpus[0])
+            family = catalog.family(device.family)
+            builders.append(Builder(topology, model, engine, device, family, kv_dtype, max_model_len))
+            sizes.append(builders[-1].size(part))
+    if deployment.decode_system is None:
+        topology, placed = home, _side_by_side(scenario, home, sizes)
+    else:
+        topology, placed = _on_two_systems(scenario, catalog, home, builders[1].topology, sizes)
+    _check_join(scenario, topology)
     return Plan(
         scenario=scenario,
         topology=topology,
@@ -119,7 +134,8 @@ def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
         engine=engine,
         kv_dtype=kv_dtype,
         pools=tuple(
-            builder.pool(size, list(islice(placed, count))) for size, count in zip(sizes, counts, strict=True)
+            replace(builder, topology=topology).pool(size, ranks)
+            for builder, size, ranks in zip(builders, sizes, placed, strict=True)
         ),
         max_model_len=max_model_len,
     )
@@ -181,6 +197,54 @@ def _decode_pool(plan: Plan) -> DecodePool | None:
     return DecodePool(decode.engines, decode.limits, ROUTERS[deployment.router](), moves)
 
 
+Placed = list[Sequence[tuple[str, ...]]]
+"""Per pool, the GPUs of each replica."""
+
+
+def _side_by_side(scenario: Scenario, topology: Topology, sizes: Sequence[Size]) -> Placed:
+    """All pools on one system."""
+    counts = _replicas(scenario, topology, sizes)
+    each = [size.gpus for size, count in zip(sizes, counts, strict=True) for _ in range(count)]
+    placed = iter(place(topology, scenario.deployment.placement, each))
+    return [list(islice(placed, count)) for count in counts]
+
+
+def _on_two_systems(
+    scenario: Scenario, catalog: Catalog, home: Topology, other: Topology, sizes: Sequence[Size]
+) -> tuple[Topology, Placed]:
+    """The pool that decodes on as many nodes of another system as it takes, joined to the first."""
+    counts = [*_replicas(scenario, home, sizes[:1]), int(sizes[1].deployment.replicas)]
+    nodes = -(-counts[1] // (len(other.gpus) // sizes[1].gpus))
+    topology = load_topology(scenario.topologies[0], catalog, scenario.join(nodes), (other.system,) * nodes)
+    gpus = topology.gpus[: len(home.gpus)], topology.gpus[len(home.gpus) :]
+    placement = scenario.deployment.placement
+    listed = (placement, placement)
+    if not isinstance(placement, str):
+        listed = (placement[: counts[0]], placement[counts[0] :])
+    return topology, [
+        place(topology, asked, [size.gpus] * count, there)
+        for asked, size, count, there in zip(listed, sizes, counts, gpus, strict=True)
+    ]
+
+
+def _alone(system: str, catalog: Catalog) -> Topology:
+    """A node of the system that the decode pool is on."""
+    try:
+        return load_topology(system, catalog)
+    except InputError as error:
+        if error.field != "topology":
+            raise
+        raise InputError(error.reason, field="system", remedy=error.remedy) from None
+
+
+def _check_join(scenario: Scenario, topology: Topology) -> None:
+    """One node has nothing to join."""
+    joins = {"fabric": scenario.fabric is not None, "oversubscription": scenario.oversubscription > 1.0}
+    field = next((name for name, asked in joins.items() if asked), None)
+    if field is not None and topology.system.joined is None:
+        raise InputError("joins several nodes, and there is one", field=field, remedy="use --nodes 2 or more")
+
+
 def _replicas(scenario: Scenario, topology: Topology, sizes: Sequence[Size]) -> list[int]:
     """Replicas of each pool, as asked for; auto fills the system."""
     gpus, placement = len(topology.gpus), scenario.deployment.placement
@@ -196,13 +260,13 @@ def _replicas(scenario: Scenario, topology: Topology, sizes: Sequence[Size]) -> 
     asked_for = " and ".join(
         f"{count} replicas of {size.gpus} GPUs" for size, count in zip(sizes, counts, strict=True)
     )
-    several = len(sizes) > 1
+    *_, role = list(scenario.deployment.pools)[: len(sizes)]
     raise InputError(
         f"{asked_for} need {needed} of the {gpus} GPUs of {topology.system.name}",
-        field="deployment.decode.replicas" if several else "replicas",
+        field=f"deployment.{role}.replicas" if role else "replicas",
         remedy="use fewer of them or a larger system"
-        if several
-        else f"use --replicas {gpus // sizes[0].gpus} or less",
+        if len(sizes) > 1
+        else f"use --{role}{'-' * bool(role)}replicas {gpus // sizes[0].gpus} or less",
     )
 
 

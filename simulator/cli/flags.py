@@ -17,7 +17,7 @@ import click
 
 from simulator.catalog import Catalog, Document, read_document
 from simulator.errors import InputError, nearest
-from simulator.scenario import Goodput, PoolDeployment, Scenario
+from simulator.scenario import DecodeDeployment, Goodput, PoolDeployment, Scenario
 from simulator.serving.routers import ROUTERS
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -47,13 +47,14 @@ def _workload(key: str, text: str) -> Flag:
     return Flag(f"--{key.replace('_', '-')}", ("workload", key), text)
 
 
-def _pool(role: str, text: str) -> Iterator[Flag]:
+def _pool(role: str, spec: type[PoolDeployment], replicas: str) -> Iterator[Flag]:
     """The flags of one of two pools."""
     short = {"tensor_parallel_size": "tp", "pipeline_parallel_size": "pp"}
-    for key in PoolDeployment.model_fields:
+    texts = {"replicas": replicas, "system": "System that the decode pool is on, if it is another one."}
+    for key in spec.model_fields:
         name = short.get(key, key).replace("_", "-")
-        shown = text if key == "replicas" else f"As --{key.replace('_', '-')}, in the {role} pool."
-        yield Flag(f"--{role}-{name}", ("deployment", role, key), shown)
+        text = texts.get(key, f"As --{key.replace('_', '-')}, in the {role} pool.")
+        yield Flag(f"--{role}-{name}", ("deployment", role, key), text)
 
 
 _ENGINES = "  [default: the engine's]"
@@ -73,8 +74,8 @@ FLAGS = (
     ),
     _deployment("pipeline_parallel_size", "Stages of a replica, each with a share of the layers."),
     _deployment("replicas", "Replicas; auto fills the system."),
-    *_pool("prefill", "Replicas that only process prompts; others decode."),
-    *_pool("decode", "Replicas that only decode, from KV cache that is moved to them."),
+    *_pool("prefill", PoolDeployment, "Replicas that only process prompts; others decode."),
+    *_pool("decode", DecodeDeployment, "Replicas that only decode, from KV cache that is moved to them."),
     _deployment(
         "kv_transfer",
         "When KV cache is moved to the replica that decodes: after the prompt, or each layer as soon as it is"

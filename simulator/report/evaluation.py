@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from math import isnan, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,7 @@ from simulator.record import STEP_COLUMNS, Floats, Record, column
 from simulator.report.messages import kv_cache, messages
 
 if TYPE_CHECKING:
+    from simulator.hardware import UsdPerHourRange, UsdRange
     from simulator.pools import Pool
     from simulator.scenario import Goodput
     from simulator.simulation import Plan, Result
@@ -114,15 +116,24 @@ def _slo(goodput: Goodput | None) -> Slo | None:
 
 def _hardware(plan: Plan) -> Hardware:
     """What serves: GPUs that idle for want of a replica count neither for power nor for price."""
-    system = plan.topology.system
-    share = plan.gpus_used / len(plan.topology.gpus)
-    rental, price = plan.pools[0].device.rental, system.price
+    topology = plan.topology
+    power_w, rent_usd, system_usd = 0.0, 0.0, 0.0
+    for pool in plan.pools:
+        system, rental = topology.system_of(pool.groups[0][0]), pool.device.rental
+        share = pool.gpus_used / (system.nodes * topology.gpus_of_a_node(pool.groups[0][0]))
+        power_w += system.power.value * share
+        rent_usd += pool.gpus_used * (nan if rental is None else _middle(rental.value))
+        system_usd += share * (nan if system.price is None else _middle(system.price.value))
     return Hardware(
         gpus=plan.gpus_used,
-        power_w=system.power.value * share,
-        usd_per_gpu_hour=None if rental is None else 0.5 * (rental.value.low + rental.value.high),
-        system_usd=None if price is None else 0.5 * (price.value.low + price.value.high) * share,
+        power_w=power_w,
+        usd_per_gpu_hour=None if isnan(rent_usd) else rent_usd / plan.gpus_used,
+        system_usd=None if isnan(system_usd) else system_usd,
     )
+
+
+def _middle(price: UsdRange | UsdPerHourRange) -> float:
+    return 0.5 * (price.low + price.high)
 
 
 def _ceilings(plan: Plan, record: Record) -> list[Ceiling]:

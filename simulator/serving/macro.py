@@ -154,7 +154,7 @@ class MacroReplica(Replica):
         self._row += 1
         self._rows.extend(self._mixed_row + waits)
         for request in self._chunks:
-            leaving = request.leaving
+            leaving = None if request.handover is None else request.leaving
             if leaving is not None:
                 leaving.chunk_ends()
             request.prefilled += request.chunk_tokens
@@ -240,11 +240,11 @@ class MacroReplica(Replica):
         free = self._own_blocks() - self._reserved - self._decode_blocks
         while waiting:
             request = waiting[0]
+            coming = None if request.handover is None else request.coming
+            if coming is None and not (budget and len(self._running) < limits.max_num_seqs):
+                break
             blocks = self._blocks_wanted(request)
             if blocks > free:
-                break
-            coming = request.coming
-            if coming is None and not (budget and len(self._running) < limits.max_num_seqs):
                 break
             waiting.popleft()
             free -= blocks

@@ -245,15 +245,14 @@ class Replica(ABC):
 
     def _blocks_wanted(self, request: Request) -> int:
         """Blocks for its prompt; where it comes to decode, also for its first token, out or not."""
-        if request.coming is None:
-            return self._limits.blocks(request.prefill_tokens)
+        if request.handover is None or request.coming is None:
+            return self._limits.blocks(request.input_tokens + request.generated)
         return self._limits.blocks(request.input_tokens + 1)
 
     def _begin_chunks(self, chunks: list[Request], end_s: float) -> None:
         for request in chunks:
-            leaving = request.leaving
-            if leaving is not None:
-                leaving.chunk_begins(self, end_s)
+            if request.handover is not None and request.leaving is not None:
+                request.handover.chunk_begins(self, end_s)
 
     def _hand_over(self, request: Request, handover: Handover, blocks: int) -> None:
         """The prompt is processed; its blocks are kept until another replica has read them."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from simulator.pools import Pool
-from simulator.scenario import PoolDeployment, Scenario
+from simulator.scenario import Scenario
 from simulator.simulation import Plan
 
 
@@ -23,7 +23,7 @@ def pinned(
         choices |= _choices(plan.pools[0], blocks)
     else:
         for role, pool in zip(deployment.pools, plan.pools, strict=True):
-            choices[role] = PoolDeployment(**_choices(pool, blocks))
+            choices[role] = getattr(deployment, role).model_copy(update=_choices(pool, blocks))
     return scenario.model_copy(update={"deployment": deployment.model_copy(update=choices | changes)})
 
 

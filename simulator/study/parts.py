@@ -169,7 +169,8 @@ def parts(topology: Topology) -> tuple[Part, ...]:
     Uplinks of leaf switches are made of ports, and faster with them.
     """
     links = dict.fromkeys(topology.link(edge).name for edge in topology.graph.edges)
-    named = [name for name in links if name in topology.system.link_names]
+    known = {name for system in topology.systems for name in system.link_names}
+    named = [name for name in links if name in known]
     per_link = [part for name in named for part in _link_parts(name)]
     return (HbmBandwidth(), Compute(), *per_link, Host(), Launch(), KvCapacity())
 

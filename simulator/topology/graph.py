@@ -79,8 +79,16 @@ class Facts:
 class Topology:
     """A system's graph; GPUs in order of their place."""
 
-    def __init__(self, system: System, graph: nx.Graph[str], devices: Mapping[str, Device]) -> None:
+    def __init__(
+        self,
+        system: System,
+        graph: nx.Graph[str],
+        devices: Mapping[str, Device],
+        systems: Sequence[System] = (),
+    ) -> None:
         self.system = system
+        self.systems = tuple(systems) or (system,)
+        """Those that were joined, one for each host; the whole system where all are alike."""
         self.graph = graph
         self.gpus = tuple(node for node in graph if graph.nodes[node]["kind"] == GPU)
         self._devices = devices
@@ -113,6 +121,15 @@ class Topology:
         """The box or rack of a node; None is between them."""
         host: int | None = self.graph.nodes[node].get("host", 0)
         return host
+
+    def system_of(self, node: str) -> System:
+        """The system that a node came with."""
+        host = self.host(node)
+        return self.systems[host if host is not None and len(self.systems) > 1 else 0]
+
+    def gpus_of_a_node(self, node: str) -> int:
+        """GPUs of the box or rack that a node is in."""
+        return sum(self.host(gpu) == self.host(node) for gpu in self.gpus)
 
     def hosts(self, nodes: Iterable[str]) -> dict[int | None, tuple[str, ...]]:
         """Nodes by host, both in order of appearance."""
@@ -173,7 +190,7 @@ class Topology:
 
     def reducing_switches(self, gpus: tuple[str, ...]) -> tuple[str, ...]:
         """Switches that reach all of ``gpus`` and add up in the network."""
-        if not self.system.in_network_reduction.value:
+        if not self.system_of(gpus[0]).in_network_reduction.value:
             return ()
         shared = set.intersection(*(set(self.graph.neighbors(gpu)) for gpu in gpus))
         return tuple(sorted(node for node in shared if self.graph.nodes[node]["kind"] == NVSWITCH))
@@ -286,14 +303,16 @@ def _both_ways(graph: nx.Graph[str], attribute: str) -> Iterator[tuple[Edge, Any
         yield (other, one), data[attribute]
 
 
-def build_topology(system: System, devices: Mapping[str, Device], links: Mapping[str, Link]) -> Topology:
-    """The graph of a system from the devices and links that it names."""
+def build_topology(
+    system: System, devices: Mapping[str, Device], links: Mapping[str, Link], parts: Sequence[System] = ()
+) -> Topology:
+    """The graph of a system from the devices and links that it names; ``parts`` are what it was joined of."""
     graph: nx.Graph[str] = nx.Graph()
     if system.joined is None:
         system.fabric.build(GraphBuilder(graph, links))
-    else:
-        for host in range(system.joined.nodes):
-            prefix = f"{system.fabric.unit}{host}."
-            system.fabric.build(GraphBuilder(graph, links, host, prefix))
-        join_hosts(graph, links, system.joined)
-    return Topology(system, graph, devices)
+        return Topology(system, graph, devices)
+    hosts = [part for part in parts or (system,) for _ in range(part.nodes)]
+    for host, part in enumerate(hosts):
+        part.fabric.build(GraphBuilder(graph, links, host, f"{part.fabric.unit}{host}."))
+    join_hosts(graph, links, system.joined)
+    return Topology(system, graph, devices, hosts if parts else ())

@@ -34,7 +34,8 @@ class Join(Spec):
 def join_hosts(graph: nx.Graph[str], links: Mapping[str, Link], join: Join) -> None:
     """Add the switches or cables between hosts; raises InputError where the hosts cannot be joined so."""
     nics = {node: data for node, data in graph.nodes(data=True) if data["kind"] == NIC}
-    if not nics:
+    hosts = {data["host"] for _, data in graph.nodes(data=True)}
+    if len({data["host"] for data in nics.values()}) < len(hosts):
         raise InputError(
             f"{join.nodes} of a system without NICs cannot be joined", field="nodes", remedy="use --nodes 1"
         )
@@ -62,6 +63,12 @@ def _cable(graph: nx.Graph[str], links: Mapping[str, Link], join: Join, nics: Ma
             remedy="leave it out, or use --fabric rail or --fabric leaf-spine",
         )
     one, other = ([nic for nic, data in nics.items() if data["host"] == host] for host in (0, 1))
+    if [nics[nic]["port"] for nic in one] != [nics[nic]["port"] for nic in other]:
+        raise InputError(
+            "a direct cable joins NICs that are alike",
+            field="fabric",
+            remedy="use --fabric rail or --fabric leaf-spine",
+        )
     for left, right in zip(one, other, strict=True):
         connect(graph, left, right, links[nics[left]["port"]])
 
@@ -77,8 +84,9 @@ def _switches(graph: nx.Graph[str], links: Mapping[str, Link], join: Join, leave
         return
     spine = builder.node("spine0", SPINE)
     for index, group in enumerate(leaves):
-        port = links[graph.nodes[group[0]]["port"]]
-        connect(graph, f"leaf{index}", spine, _uplink(port), len(group) / join.oversubscription)
+        ports = [links[graph.nodes[nic]["port"]] for nic in group]
+        widths = sum(port.bandwidth.value for port in ports) / ports[0].bandwidth.value
+        connect(graph, f"leaf{index}", spine, _uplink(ports[0]), widths / join.oversubscription)
 
 
 def _uplink(port: Link) -> Link:

@@ -16,23 +16,25 @@ Listed = tuple[tuple[str | int, ...], ...]
 
 
 def place(
-    topology: Topology, placement: Policy | Listed, sizes: Sequence[int]
+    topology: Topology, placement: Policy | Listed, sizes: Sequence[int], gpus: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], ...]:
     """The GPUs of each replica, in order of rank; ``sizes`` are their numbers of GPUs.
 
-    Raises InputError where a list names no GPU, one GPU twice, or another number than ``sizes``.
+    Of ``gpus`` only, where they are given. Raises InputError where a list names no GPU, one GPU twice, or
+    another number than ``sizes``.
     """
+    gpus = gpus or topology.gpus
     if placement == "packed":
-        return _packed(topology, sizes)
+        return _packed(topology, gpus, sizes)
     if placement == "spread":
-        return _spread(topology, sizes)
-    return _listed(topology, placement, sizes)
+        return _spread(topology, gpus, sizes)
+    return _listed(topology, placement, gpus, sizes)
 
 
-def _packed(topology: Topology, sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
+def _packed(topology: Topology, gpus: Sequence[str], sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
     """Each replica in the first of the smallest blocks that has room: island of NVLink, socket, node, all."""
     island, socket, node = _blocks(topology)
-    free = dict.fromkeys(topology.gpus)
+    free = dict.fromkeys(gpus)
     groups = []
     for size in sizes:
         levels = (_grouped(free, key) for key in (island, socket, node, lambda gpu: None))
@@ -43,15 +45,17 @@ def _packed(topology: Topology, sizes: Sequence[int]) -> tuple[tuple[str, ...], 
     return tuple(groups)
 
 
-def _spread(topology: Topology, sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
+def _spread(topology: Topology, gpus: Sequence[str], sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
     """Ranks are dealt out in turn to nodes, in a node to sockets or trays, in those to islands of NVLink."""
     island, socket, node = _blocks(topology)
-    dealt = iter(_dealt(topology.gpus, (node, socket, island)))
+    dealt = iter(_dealt(gpus, (node, socket, island)))
     return tuple(tuple(next(dealt) for _ in range(size)) for size in sizes)
 
 
-def _listed(topology: Topology, placement: Listed, sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
-    groups = tuple(tuple(_named(topology, gpu) for gpu in group) for group in placement)
+def _listed(
+    topology: Topology, placement: Listed, gpus: Sequence[str], sizes: Sequence[int]
+) -> tuple[tuple[str, ...], ...]:
+    groups = tuple(tuple(_named(topology, gpus, gpu) for gpu in group) for group in placement)
     if len(groups) != len(sizes):
         raise InputError(
             f"GPUs are listed for {len(groups)} replicas, and there are {len(sizes)}",
@@ -71,9 +75,8 @@ def _listed(topology: Topology, placement: Listed, sizes: Sequence[int]) -> tupl
     return groups
 
 
-def _named(topology: Topology, gpu: str | int) -> str:
+def _named(topology: Topology, gpus: Sequence[str], gpu: str | int) -> str:
     """A GPU by its name or its place."""
-    gpus = topology.gpus
     if isinstance(gpu, int):
         if 0 <= gpu < len(gpus):
             return gpus[gpu]

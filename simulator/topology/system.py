@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from simulator.errors import InputError
@@ -34,6 +35,40 @@ class System(WithSources):
     def link_names(self) -> tuple[str, ...]:
         """Classes of link that it names."""
         return self.fabric.link_names
+
+    @property
+    def nodes(self) -> int:
+        """Boxes or racks that it is."""
+        return 1 if self.joined is None else self.joined.nodes
+
+    def beside(self, others: Sequence[System], join: Join) -> System:
+        """Joined with nodes of another system, under one name; ``fabric`` is that of the first.
+
+        Raises InputError where one is of several nodes by itself.
+        """
+        other = others[0]
+        for system, nodes in ((self, join.nodes - len(others)), (other, 1)):
+            if system.nodes != nodes:
+                raise InputError(
+                    f"{system.name} is {system.nodes} nodes already",
+                    field="deployment.decode.system",
+                    remedy="name systems of one node",
+                )
+        name = other.name if len(others) == 1 else f"{other.name}-x{len(others)}"
+        changes: dict[str, Any] = {
+            "name": f"{self.name}+{name}",
+            "joined": join,
+            "title": f"{self.title} and {len(others)} x {other.title}, joined by {JOINED_BY[join.fabric]}",
+            "power": self.power.model_copy(
+                update={"value": self.power.value + len(others) * other.power.value}
+            ),
+            "price": None,
+        }
+        if self.price is not None and other.price is not None:
+            one, two = self.price.value, other.price.value
+            total = {"low": one.low + len(others) * two.low, "high": one.high + len(others) * two.high}
+            changes["price"] = self.price.model_copy(update={"value": one.model_copy(update=total)})
+        return self.model_copy(update=changes)
 
     def times(self, join: Join) -> System:
         """Several of this system, joined; power and price without the switches between them."""

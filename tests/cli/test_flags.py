@@ -33,6 +33,7 @@ SAMPLES = {
     "--prefill-max-num-batched-tokens": "8192",
     "--prefill-num-gpu-blocks-override": "1235",
     "--decode-num-gpu-blocks-override": "1236",
+    "--decode-system": "hgx-b200-8",
     "--decode-replicas": "3",
     "--decode-tp": "2",
     "--decode-pp": "4",

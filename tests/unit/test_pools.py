@@ -142,9 +142,65 @@ def test_pools_take_their_own_limits_and_the_others_of_the_deployment() -> None:
     assert plan.groups == tuple((f"gpu{2 * index}", f"gpu{2 * index + 1}") for index in range(4))
 
 
+def test_a_decode_pool_of_its_own_takes_as_many_nodes_as_it_needs() -> None:
+    plan = prepare(
+        scenario(
+            "hgx-b200-8",
+            prefill={"replicas": 4},
+            decode={"system": "hgx-h200-8", "replicas": 5, "tensor_parallel_size": 4},
+        ),
+        Catalog(),
+    )
+    prefill, decode = plan.pools
+    assert plan.topology.system.name == "hgx-b200-8+hgx-h200-8-x3"
+    assert (prefill.device.name, decode.device.name) == ("b200-sxm-180gb", "h200-sxm-141gb")
+    assert {plan.topology.host(gpu) for group in prefill.groups for gpu in group} == {0}
+    assert [plan.topology.host(group[0]) for group in decode.groups] == [1, 1, 2, 2, 3]
+    nodes = {plan.topology.system_of(group[0]).name for group in decode.groups}
+    assert nodes == {"hgx-h200-8"}
+
+
+def test_a_pool_on_a_system_of_its_own_is_what_the_same_pool_on_a_second_node_is() -> None:
+    pools = {"prefill": {"replicas": 8}, "decode": {"replicas": 8}}
+    own = scenario(**pools | {"decode": {"replicas": 8, "system": "hgx-h200-8"}}).plain()
+    second = scenario(**pools).plain() | {"nodes": 2}
+    one, other = (simulate(Scenario.model_validate(fields), Catalog()).record for fields in (own, second))
+    assert one.requests.tobytes() == other.requests.tobytes()
+    assert one.transfers.tobytes() == other.transfers.tobytes()
+
+
+def test_kv_cache_for_another_system_leaves_by_the_nic() -> None:
+    """400 Gb/s of one ConnectX-7 on the way, at the efficiency of its link."""
+    fields = scenario("hgx-b200-8", "macro", decode={"system": "hgx-h200-8"}).plain()
+    fields["workload"] = {"preset": "random", "random_input_len": 4096, "random_output_len": 8}
+    fields["workload"] |= {"num_prompts": 1, "random_range_ratio": 0.0}
+    result = simulate(Scenario.model_validate(fields), Catalog())
+    moved_s = float((result.record.transfer("moved_s") - result.record.transfer("reserved_s"))[0])
+    topology = result.plan.topology
+    (source,), (target,) = result.plan.groups
+    edges = [hop.edge for hop in topology.route(source, target)]
+    slowest = min(topology.bandwidth_bytes_per_s(edge) for edge in edges)
+    assert slowest == 50e9
+    network = next(edge for edge in edges if topology.bandwidth_bytes_per_s(edge) == slowest)
+    alone_s = 4096 * 131_072 / (slowest * topology.link(network).efficiency.value)
+    assert moved_s == pytest.approx(alone_s + topology.latency_s(source, target), rel=1e-6)
+
+
+def test_power_and_price_are_those_of_the_gpus_of_both_systems() -> None:
+    """Half of a node of each."""
+    four = {"replicas": 4}
+    one = served("hgx-b200-8", prefill=four, decode=four | {"system": "hgx-h200-8"})
+    catalog = Catalog()
+    half_w = 0.5 * sum(catalog.system(name).power.value for name in ("hgx-b200-8", "hgx-h200-8"))
+    per_kw = one.summary.output_throughput_per_kw
+    assert per_kw == pytest.approx(one.summary.output_throughput / (half_w / 1e3))
+
+
 @pytest.mark.parametrize(
     ("deployment", "field", "said"),
     [
+        ({"decode": {"system": "hgx-h20-8"}}, "deployment.decode.system", "no topology called 'hgx-h20-8'"),
+        ({"decode": {"system": "dgx-spark-2"}}, "deployment.decode.system", "dgx-spark-2 is 2 nodes already"),
         ({"prefill": {"replicas": 9}}, "deployment.decode.replicas", "9 replicas of 1 GPUs and 1 replicas"),
         (
             {"decode": {"tensor_parallel_size": 3}},

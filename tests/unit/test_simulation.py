@@ -102,6 +102,12 @@ def test_what_cannot_be_is_refused_with_a_remedy(deployment: dict[str, Any], sai
     assert error.value.remedy
 
 
+@pytest.mark.parametrize("key", [{"fabric": "rail"}, {"oversubscription": 2}])
+def test_one_node_has_nothing_to_join(key: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="joins several nodes, and there is one"):
+        prepare(Scenario.model_validate({"topology": "hgx-h200-8", **key}), Catalog())
+
+
 def test_the_token_budget_follows_a_larger_number_of_sequences() -> None:
     """vLLM demands that the budget covers the sequences."""
     limits = pool(max_num_seqs=10_000).limits

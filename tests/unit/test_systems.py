@@ -254,5 +254,37 @@ def test_what_cannot_be_joined_is_refused(name: str, join: Join, reason: str) ->
         load_topology(name, CATALOG, join)
 
 
+def _beside(name: str, other: str, fabric: JoinKind = "rail") -> Topology:
+    return load_topology(name, CATALOG, Join(nodes=2, fabric=fabric), [CATALOG.system(other)])
+
+
+def test_two_systems_are_joined_rail_by_rail_and_each_keeps_its_own() -> None:
+    """A box of eight rails and a rack of four a tray: GPU 2 of both is one leaf away, GPU 6 a spine."""
+    found = _beside("hgx-b200-8", "gb200-nvl72")
+    assert found.system_of("node0.gpu0").name == "hgx-b200-8"
+    assert found.system_of("rack1.tray3.gpu0").name == "gb200-nvl72"
+    assert len(found.gpus) == 8 + 72
+    leaves = {node for node in found.graph if str(node).startswith("leaf")}
+    assert len(leaves) == 8
+    near, far = (
+        [node for edge in found.paths(source, "rack1.tray0.gpu2") for node in edge]
+        for source in ("node0.gpu2", "node0.gpu6")
+    )
+    assert "leaf2" in near
+    assert "spine0" not in near
+    assert "spine0" in far
+
+
+def test_uplinks_are_as_wide_as_the_ports_of_both_systems() -> None:
+    """400 Gb/s of an H200 box and 800 Gb/s of a B300 box on one leaf."""
+    found = _beside("hgx-h200-8", "hgx-b300-8")
+    assert found.bandwidth_bytes_per_s(("leaf0", "spine0")) == pytest.approx(150e9)
+
+
+def test_a_cable_joins_only_nics_that_are_alike() -> None:
+    with pytest.raises(InputError, match="a direct cable joins NICs that are alike"):
+        _beside("hgx-h200-8", "hgx-b300-8", "direct")
+
+
 def test_ampere_multiplies_no_fp8() -> None:
     assert set(CATALOG.device("a100-sxm-80gb").peak) == {"bf16"}
