@@ -273,5 +273,15 @@ class Execution:
         self.walking = False
         self._event = None
         now_s = self._clock.now
-        slowed = self._device_wait_s or self._link_wait_s
-        self._on_end(now_s + self._slack_s if slowed else max(now_s, self._end_s))
+        if self._device_wait_s or self._link_wait_s:
+            now_s += self._slack_s
+        end_s = max(now_s, self._end_s)
+        self._settle(end_s - self._end_s)
+        self._on_end(end_s)
+
+    def _settle(self, late_s: float) -> None:
+        """Make the waits what the step ended late by: rounding piece by piece leaves them a little off."""
+        waits_s = self._device_wait_s + self._link_wait_s
+        if waits_s:
+            self._link_wait_s *= late_s / waits_s
+            self._device_wait_s = late_s - self._link_wait_s

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from math import ulp
+
 import pytest
 
+from simulator.record import STEP_COLUMNS, column
 from simulator.serving.replica import Limits
 from tests import fabrics
 from tests.sharing import SharedCase
@@ -63,3 +66,16 @@ def test_who_comes_in_the_middle_of_a_step_slows_down_what_is_left_of_it(detail:
     """
     case = _case((("gpu0",), ("gpu0",)), 0.0, 1.0, traffic=[(0.0, 1, 1), (0.25, 1, 1)])
     assert case.run(detail).request("finish_s").tolist() == pytest.approx([1.5, 1.75], rel=1e-12)
+
+
+@pytest.mark.parametrize("detail", ["auto", "layer"])
+def test_what_a_step_waits_for_is_what_it_ends_late_by(detail: str) -> None:
+    """At 10^6 s the clock rounds to 0.1 ns at every piece of 100 layers: more than the ledger allows."""
+    groups = (("gpu0", "gpu2"), ("gpu1", "gpu3"))
+    case = _case(groups, 0.0, 0.0, traffic=[(1e6, 1, 4), (1e6, 1, 4)], layers=100)
+    record = case.run(detail)
+    for rows, finish_s in zip(record.steps, record.request("finish_s"), strict=True):
+        waits_s = column(rows, STEP_COLUMNS, "device_wait_s") + column(rows, STEP_COLUMNS, "link_wait_s")
+        late_s = finish_s - 1e6 - 4 * (1.0 + 100 * 1.0)  # 1 s of kernels, and all-reduces of 1 s
+        assert late_s > 0
+        assert abs(waits_s.sum() - late_s) <= 4 * ulp(1e6)
