@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 
 from simulator.cost.engine import EngineProfile
 from simulator.cost.memory import MemoryBudget, MemoryEstimate
@@ -14,14 +14,51 @@ from simulator.cost.pipeline import PipelineCost
 from simulator.cost.stage import WHOLE, Stage, stages
 from simulator.cost.step import StepCost
 from simulator.errors import InputError
-from simulator.hardware import Device, KernelFamily, KvDtype
-from simulator.network.collectives import AffineCost, AllReduceModel, all_reduce_model
+from simulator.events import Condition, Event, conditions
+from simulator.hardware import Device, KernelFamily, KvDtype, slowed
+from simulator.network.collectives import AffineCost, AllReduceModel, Phase, all_reduce_model
+from simulator.network.fluid import Resource
 from simulator.network.rounds import Transfer
 from simulator.network.sends import kv_transfers, send_cost, stage_transfers
 from simulator.scenario import Deployment
+from simulator.serving.changes import Change, Fit
+from simulator.serving.disaggregation import Way
 from simulator.serving.pipeline import Pipeline
-from simulator.serving.replica import Limits
-from simulator.topology.graph import Topology
+from simulator.serving.replica import Limits, StepSeconds
+from simulator.serving.sharing import Group
+from simulator.topology.graph import CutError, Topology
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """What one replica runs on and costs, in one condition of its system; an entry per pipeline stage."""
+
+    groups: tuple[tuple[str, ...], ...]
+    """GPUs."""
+    all_reduces: tuple[AllReduceModel, ...]
+    stages: tuple[StepCost, ...]
+    sends: tuple[AffineCost, ...]
+    """From each stage to the next, per byte that each rank sends."""
+
+    @cached_property
+    def step_cost(self) -> StepCost | PipelineCost:
+        """Of the steps in its step logs."""
+        return self.stages[0] if len(self.stages) == 1 else PipelineCost(self.stages)
+
+    @cached_property
+    def fit(self) -> Fit:
+        """It as the replica knows it."""
+        cost = self.step_cost
+        engine = Pipeline(cost, self.stages, self.sends) if isinstance(cost, PipelineCost) else cost
+        return Fit(engine, tuple(map(Group, self.groups, self.stages, self.all_reduces)))
+
+    def same_as(self, other: Fitting) -> bool:
+        """Whether it costs the same on the same links."""
+        return self == other and self._phases() == other._phases()
+
+    def _phases(self) -> list[tuple[Phase, ...]]:
+        costs = chain(self.sends, *(all_reduce.costs for all_reduce in self.all_reduces))
+        return [cost.phases for cost in costs]
 
 
 @dataclass(frozen=True)
@@ -33,14 +70,8 @@ class Pool:
     memory: MemoryBudget
     costs: tuple[StepCost, ...]
     """Of the whole model, one per replica; what a step takes where there is one stage."""
-    stages: tuple[tuple[StepCost, ...], ...]
-    """Per replica, of each pipeline stage."""
-    groups: tuple[tuple[str, ...], ...]
-    """GPUs of each TP group: of every stage of the first replica, of the second, ..."""
-    all_reduces: tuple[AllReduceModel, ...]
-    """One per TP group."""
-    sends: tuple[tuple[AffineCost, ...], ...]
-    """Per replica, from each pipeline stage to the next, per byte that each rank sends."""
+    fittings: tuple[Fitting, ...]
+    """What each replica runs on at the start."""
     tensor_parallel_size: int
     pipeline_parallel_size: int
     limits: Limits
@@ -50,22 +81,15 @@ class Pool:
         """Copies of the model."""
         return len(self.costs)
 
-    @cached_property
-    def engines(self) -> tuple[StepCost | Pipeline, ...]:
-        """What serves, one per replica."""
-        if self.pipeline_parallel_size == 1:
-            return self.costs
-        return tuple(
-            Pipeline(PipelineCost(stages), stages, sends)
-            for stages, sends in zip(self.stages, self.sends, strict=True)
-        )
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """GPUs of each TP group: of every stage of the first replica, of the second, ..."""
+        return tuple(chain.from_iterable(fitting.groups for fitting in self.fittings))
 
     @property
-    def step_costs(self) -> tuple[StepCost | PipelineCost, ...]:
-        """What the steps of each step log cost: of each replica, or of each lane of its pipeline."""
-        if self.pipeline_parallel_size == 1:
-            return self.costs
-        return tuple(cost for stages in self.stages for cost in (PipelineCost(stages),) * len(stages))
+    def engines(self) -> tuple[StepSeconds | Pipeline, ...]:
+        """What serves, one per replica."""
+        return tuple(fitting.fit.engine for fitting in self.fittings)
 
     @property
     def layout(self) -> str:
@@ -77,11 +101,6 @@ class Pool:
     def logs(self) -> int:
         """Step logs: one for each replica, or for each lane of its pipeline."""
         return self.replicas * self.pipeline_parallel_size
-
-    def ranks(self, replica: int) -> tuple[tuple[str, ...], ...]:
-        """GPUs of each stage of a replica."""
-        first = replica * self.pipeline_parallel_size
-        return self.groups[first : first + self.pipeline_parallel_size]
 
     @property
     def gpus_per_replica(self) -> int:
@@ -120,6 +139,7 @@ class Builder:
     family: KernelFamily
     kv_dtype: KvDtype
     max_model_len: int
+    _costs: dict[tuple[object, ...], StepCost] = field(default_factory=dict, repr=False, compare=False)
 
     def size(self, deployment: Deployment) -> Size:
         """Ranks, memory and limits of a replica; raises InputError where it does not fit."""
@@ -151,48 +171,54 @@ class Builder:
 
     def pool(self, size: Size, placed: Sequence[tuple[str, ...]]) -> Pool:
         """Replicas of that size on these GPUs."""
-        deployment, tp, pp = (
-            size.deployment,
-            size.tensor_parallel_size,
-            size.deployment.pipeline_parallel_size,
+        fittings = tuple(self.fitting(size, ranks, Condition()) for ranks in placed)
+        return Pool(
+            deployment=size.deployment,
+            device=self.device,
+            memory=size.memory,
+            costs=tuple(
+                self._cost(size, fitting.groups[0], fitting.all_reduces[0], WHOLE, 1.0)
+                for fitting in fittings
+            ),
+            fittings=fittings,
+            tensor_parallel_size=size.tensor_parallel_size,
+            pipeline_parallel_size=size.deployment.pipeline_parallel_size,
+            limits=size.limits,
         )
-        force = None if deployment.all_reduce == "auto" else deployment.all_reduce
-        groups = [ranks[first : first + tp] for ranks in placed for first in range(0, tp * pp, tp)]
-        all_reduces = [all_reduce_model(self.topology, group, force) for group in groups]
 
-        @cache
-        def cost(all_reduce: AllReduceModel, stage: Stage) -> StepCost:
-            return StepCost(
+    def fitting(self, size: Size, ranks: tuple[str, ...], condition: Condition) -> Fitting:
+        """A replica of that size on these GPUs, at the speed that the condition leaves them."""
+        tp, asked = size.tensor_parallel_size, size.deployment.all_reduce
+        force = None if asked == "auto" else asked
+        groups = tuple(ranks[first : first + tp] for first in range(0, len(ranks), tp))
+        all_reduces = tuple(all_reduce_model(self.topology, group, force) for group in groups)
+        costs = tuple(
+            self._cost(size, group, all_reduce, stage, condition.slowest(group))
+            for all_reduce, stage, group in zip(all_reduces, stages(len(groups)), groups, strict=True)
+        )
+        return Fitting(groups, all_reduces, costs, _sends(self.topology, groups))
+
+    def _cost(
+        self, size: Size, group: tuple[str, ...], all_reduce: AllReduceModel, stage: Stage, speed: float
+    ) -> StepCost:
+        """Made once for all replicas that cost the same, as it remembers what it has worked out."""
+        host_slowdown = self.topology.system_of(group[0]).host_slowdown.value
+        key = (size, all_reduce, stage, speed, host_slowdown)
+        known = self._costs.get(key)
+        if known is None:
+            known = self._costs[key] = StepCost(
                 self.model,
-                deployment.weights,
+                size.deployment.weights,
                 self.kv_dtype,
-                tp,
-                self.device,
+                size.tensor_parallel_size,
+                slowed(self.device, speed),
                 self.family,
                 self.engine,
                 _seconds_of(all_reduce),
-                self.topology.system_of(placed[0][0]).host_slowdown.value,
+                host_slowdown,
                 stage,
             )
-
-        return Pool(
-            deployment=deployment,
-            device=self.device,
-            memory=size.memory,
-            costs=tuple(cost(all_reduce, WHOLE) for all_reduce in all_reduces[::pp]),
-            stages=tuple(
-                tuple(cost(all_reduces[replica * pp + stage.index], stage) for stage in stages(pp))
-                for replica in range(len(placed))
-            ),
-            groups=tuple(groups),
-            all_reduces=tuple(all_reduces),
-            sends=tuple(
-                _sends(self.topology, groups[first : first + pp]) for first in range(0, len(groups), pp)
-            ),
-            tensor_parallel_size=tp,
-            pipeline_parallel_size=pp,
-            limits=size.limits,
-        )
+        return known
 
     def _tensor_parallel_size(self, deployment: Deployment, estimate: MemoryEstimate) -> int:
         """As asked for; auto is the fewest ranks that also hold a request of ``max_model_len``."""
@@ -216,9 +242,104 @@ class Builder:
         return asked
 
 
-def kv_ways(
-    topology: Topology, model: Model, prefill: Pool, decode: Pool
-) -> Callable[[int, int], AffineCost]:
+@dataclass(frozen=True)
+class Refit:
+    """What events of one time change."""
+
+    at_s: float
+    fittings: Mapping[int, Fitting]
+    """By replica."""
+    capacities: Mapping[Resource, float]
+    """Bytes per second of links."""
+    down: frozenset[int]
+    """Replicas that fail, by themselves or as no path joins their GPUs any more."""
+    up: frozenset[int]
+    topology: Topology
+    """What is left."""
+    way: Way | None
+    """Of KV cache from one pool to the other, if there are two."""
+
+    def change(self) -> Change:
+        """It as the replicas know it."""
+        fits = {replica: fitting.fit for replica, fitting in self.fittings.items()}
+        return Change(self.at_s, fits, self.capacities, self.down, self.up, self.way)
+
+
+def refits(
+    events: Sequence[Event],
+    topology: Topology,
+    model: Model,
+    builders: Sequence[Builder],
+    sizes: Sequence[Size],
+    pools: Sequence[Pool],
+) -> Iterator[Refit]:
+    """Replicas fitted anew to what the events leave of the topology."""
+    made_by = [
+        (builder, size)
+        for builder, size, pool in zip(builders, sizes, pools, strict=True)
+        for _ in pool.fittings
+    ]
+    current = [fitting for pool in pools for fitting in pool.fittings]
+    before, were_down = Condition(), set[int]()
+    for at_s, condition in conditions(events, topology, len(current)):
+        left = condition.of(topology)
+        changed, down = {}, set(condition.down)
+        for replica, ((builder, size), known) in enumerate(zip(made_by, current, strict=True)):
+            ranks = tuple(chain.from_iterable(known.groups))
+            try:
+                fitted = replace(builder, topology=left).fitting(size, ranks, condition)
+            except CutError:
+                down.add(replica)
+                continue
+            if not fitted.same_as(known):
+                current[replica] = changed[replica] = fitted
+        if down and len(pools) > 1:
+            raise InputError(
+                "a replica of a prefill or a decode pool fails, which is not modelled yet",
+                field="events",
+                remedy="use one pool, or leave the event out",
+            )
+        capacities = _capacities(topology, before, condition)
+        yield Refit(
+            at_s,
+            changed,
+            capacities,
+            frozenset(down - were_down),
+            frozenset(were_down - down),
+            left,
+            _checked_way(at_s, left, model, pools) if len(pools) > 1 else None,
+        )
+        before, were_down = condition, down
+
+
+def _checked_way(at_s: float, topology: Topology, model: Model, pools: Sequence[Pool]) -> Way:
+    """The ways of KV cache; raises InputError where there is none between two replicas."""
+    prefill, decode = pools
+    way = kv_ways(topology, model, prefill, decode)
+    try:
+        for source in range(0, prefill.logs, prefill.pipeline_parallel_size):
+            for target in range(0, decode.logs, decode.pipeline_parallel_size):
+                way(source, prefill.logs + target)
+    except CutError as error:
+        raise InputError(
+            f"from {at_s:g} s on KV cache finds no way: {error.reason}",
+            field="events",
+            remedy="leave a path between the pools",
+        ) from None
+    return way
+
+
+def _capacities(topology: Topology, before: Condition, after: Condition) -> dict[Resource, float]:
+    """Both directions of links that have another bandwidth than before."""
+    return {
+        edge: topology.bandwidth_bytes_per_s(edge) * after.bandwidth[link]
+        for link in after.bandwidth
+        if after.bandwidth[link] != before.bandwidth.get(link, 1.0)
+        for edge in (link, link[::-1])
+    }
+
+
+def kv_ways(topology: Topology, model: Model, prefill: Pool, decode: Pool) -> Way:
     """What it costs to move KV cache from one batch to another, by the number of their step logs.
 
     Per byte of the cache of all layers and heads, once.
@@ -226,7 +347,10 @@ def kv_ways(
 
     @cache
     def cost(source: int, target: int) -> AffineCost:
-        return send_cost(topology, kv_shares(model, prefill.ranks(source), decode.ranks(target)))
+        return send_cost(
+            topology,
+            kv_shares(model, prefill.fittings[source].groups, decode.fittings[target].groups),
+        )
 
     def way(source_log: int, target_log: int) -> AffineCost:
         source = source_log // prefill.pipeline_parallel_size

@@ -130,9 +130,16 @@ REROUTE_COLUMNS = (
     "id",
     "replica",  # that failed
     "lost_s",  # when it failed
-    "ran",  # 1 if the request was in a batch then, 0 if it waited
-    "readmitted_s",  # its next admission anywhere
+    "ran",  # 1 if the request had been admitted before, 0 if not
+    "readmitted_s",  # its next admission anywhere, or the next failure before one
     "gap_s",  # from its last token to the next one; NaN where there was none before or none came
+    "tokens",  # of its KV cache that were lost
+)
+
+OUTAGE_COLUMNS = (
+    "replica",
+    "down_s",
+    "up_s",  # NaN where it did not come back
 )
 
 
@@ -169,6 +176,8 @@ class Record:
     """One row per prompt that was handed over to another replica, TRANSFER_COLUMNS."""
     reroutes: Floats = field(default_factory=lambda: np.empty((0, len(REROUTE_COLUMNS))))
     """One row per request and failure that it suffered, REROUTE_COLUMNS."""
+    outages: Floats = field(default_factory=lambda: np.empty((0, len(OUTAGE_COLUMNS))))
+    """One row per failure of a replica, in order of time, OUTAGE_COLUMNS."""
     cost_rows: tuple[tuple[int, ...], ...] = ()
     """Per step log, the first row of each of its costs, the first one 0; empty: each has one cost."""
     owners: tuple[int, ...] = ()

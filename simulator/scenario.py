@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_serializer, field_validator, model_validator
 
 from simulator.errors import nearest
+from simulator.events import Event
 from simulator.hardware import Algorithm, Dtype, KvDtype
 from simulator.serving.disaggregation import KvTransfer
 from simulator.serving.routers import ROUTERS
@@ -133,6 +134,9 @@ def _truth_values(data: Any, path: str) -> Iterator[str]:
     elif isinstance(data, dict):
         for key, value in data.items():
             yield from _truth_values(value, f"{path}.{key}" if path else str(key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data):
+            yield from _truth_values(value, f"{path}.{index}")
 
 
 class Scenario(Spec):
@@ -152,6 +156,8 @@ class Scenario(Spec):
     goodput: Goodput | None = None
     detail: Literal["auto", "macro", "step", "layer"] = "auto"
     scale_load: Literal["total", "gpus"] = "total"
+    events: tuple[Event, ...] = ()
+    """What slows down or fails, and when, in any order."""
 
     @model_validator(mode="before")
     @classmethod

@@ -10,17 +10,15 @@ from itertools import chain, islice
 from simulator.catalog import Catalog
 from simulator.cost.engine import EngineProfile
 from simulator.cost.model import Model
-from simulator.cost.pipeline import PipelineCost
-from simulator.cost.step import StepCost
 from simulator.errors import InputError
 from simulator.hardware import KvDtype
-from simulator.pools import Builder, Pool, Size, kv_ways
+from simulator.pools import Builder, Fitting, Pool, Refit, Size, kv_ways, refits
 from simulator.record import Record
 from simulator.scenario import Scenario
 from simulator.serving.cluster import SHARED, serve
 from simulator.serving.disaggregation import DecodePool, KvMoves
 from simulator.serving.routers import ROUTERS
-from simulator.serving.sharing import Group, Hardware, capacities
+from simulator.serving.sharing import Hardware, capacities
 from simulator.streams import Streams
 from simulator.topology.graph import Topology, build_topology
 from simulator.topology.join import Join
@@ -43,6 +41,8 @@ class Plan:
     kv_dtype: KvDtype
     pools: tuple[Pool, ...]
     """One that takes requests and serves them; or one that prefills, and one that decodes."""
+    refits: tuple[Refit, ...]
+    """What the events of the scenario change, in order of time."""
     max_model_len: int
 
     @property
@@ -56,9 +56,13 @@ class Plan:
         return tuple(chain.from_iterable(pool.groups for pool in self.pools))
 
     @property
-    def step_costs(self) -> tuple[StepCost | PipelineCost, ...]:
-        """What the steps of each step log cost."""
-        return tuple(chain.from_iterable(pool.step_costs for pool in self.pools))
+    def fittings_of_logs(self) -> tuple[tuple[Fitting, ...], ...]:
+        """For each step log what its steps ran on, in turn; a replica has a log for each stage."""
+        found = [[fitting] for pool in self.pools for fitting in pool.fittings]
+        for refit in self.refits:
+            for replica, fitting in refit.fittings.items():
+                found[replica].append(fitting)
+        return tuple(tuple(several) for several in found for _ in several[0].stages)
 
     @property
     def layout(self) -> str:
@@ -127,16 +131,18 @@ def prepare(scenario: Scenario, catalog: Catalog) -> Plan:
     else:
         topology, placed = _on_two_systems(scenario, catalog, home, builders[1].topology, sizes)
     _check_join(scenario, topology)
+    builders = [replace(builder, topology=topology) for builder in builders]
+    pools = tuple(
+        builder.pool(size, ranks) for builder, size, ranks in zip(builders, sizes, placed, strict=True)
+    )
     return Plan(
         scenario=scenario,
         topology=topology,
         model=model,
         engine=engine,
         kv_dtype=kv_dtype,
-        pools=tuple(
-            replace(builder, topology=topology).pool(size, ranks)
-            for builder, size, ranks in zip(builders, sizes, placed, strict=True)
-        ),
+        pools=pools,
+        refits=tuple(refits(scenario.events, topology, model, builders, sizes, pools)),
         max_model_len=max_model_len,
     )
 
@@ -161,6 +167,7 @@ def run(
         max_concurrency=workload.max_concurrency,
         hardware=_hardware(plan) if scenario.detail in SHARED else None,
         decode_pool=_decode_pool(plan),
+        changes=[refit.change() for refit in plan.refits],
         on_progress=progress,
     )
     return Result(plan, record, requests.summary(), tuple(requests.warnings))
@@ -173,11 +180,8 @@ def simulate(scenario: Scenario, catalog: Catalog, *, progress: Progress | None 
 
 def _hardware(plan: Plan) -> Hardware:
     """What the replicas of the plan share."""
-    groups = [
-        Group(*group)
-        for pool in plan.pools
-        for group in zip(pool.groups, chain.from_iterable(pool.stages), pool.all_reduces, strict=True)
-    ]
+    fittings = chain.from_iterable(pool.fittings for pool in plan.pools)
+    groups = chain.from_iterable(fitting.fit.groups for fitting in fittings)
     return Hardware(tuple(groups), capacities(plan.topology))
 
 

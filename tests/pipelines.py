@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from simulator.network.collectives import AffineCost
 from simulator.record import Record
+from simulator.serving.changes import Change
 from simulator.serving.cluster import serve
 from simulator.serving.pipeline import Pipeline
 from simulator.serving.replica import Limits
@@ -40,6 +41,7 @@ class PipelineCase:
     traffic: Traffic
     router: str = "round-robin"
     replicas: int = 1
+    changes: tuple[Change, ...] = ()
 
     def run(self, detail: str = "macro") -> Record:
         send = AffineCost("send", self.send_s, self.send_s_per_token, measured=False)
@@ -56,6 +58,7 @@ class PipelineCase:
             self.traffic,
             detail=detail,
             max_model_len=10**9,
+            changes=self.changes,
         )
 
     def with_(self, **changes: object) -> PipelineCase:

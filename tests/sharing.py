@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import islice, pairwise
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 
 from hypothesis import strategies as st
 
@@ -11,15 +11,16 @@ from simulator.cost.passage import Collective, Passage, Work
 from simulator.network.collectives import AllReduceModel, all_reduce_model
 from simulator.network.sends import send_cost
 from simulator.record import Record
+from simulator.serving.changes import Change, Fit
 from simulator.serving.cluster import serve
 from simulator.serving.pipeline import Pipeline
 from simulator.serving.replica import Limits
 from simulator.serving.routers import ROUTERS
 from simulator.serving.sharing import Group, Hardware, capacities
 from simulator.streams import Streams
-from simulator.topology.graph import Topology
+from simulator.topology.graph import Edge, Topology
 from tests import fabrics
-from tests.strategies import LinearCost, Traffic, costs, limits, traffic
+from tests.strategies import LinearCost, Traffic, costs, limits, moments, outages, traffic
 
 BYTES_PER_TOKEN = 4096.0
 
@@ -85,36 +86,46 @@ class SharedCase:
     limits: Limits
     traffic: Traffic
     router: str
-
     pipelined: bool = False
     """Each GPU of a group is a stage of its own, instead of a rank."""
+    slow_links: tuple[tuple[float, dict[Edge, float]], ...] = ()
+    """From when on links have a factor of their bandwidth."""
+    outages: tuple[Change, ...] = ()
 
     def run(self, detail: str) -> Record:
-        ranks = [(gpu,) for group in self.groups for gpu in group] if self.pipelined else list(self.groups)
-        models = [all_reduce_model(self.topology, group) for group in ranks]
-        steps = [LayeredCost(self.linear, model, self.layers, self.compute, self.hbm) for model in models]
-        groups = [Group(*made) for made in zip(ranks, steps, models, strict=True)]
+        fits = self._fits(self.topology)
+        groups = tuple(chain.from_iterable(fit.groups for fit in fits))
         return serve(
-            self._pipelines(steps) if self.pipelined else steps,
+            [fit.engine for fit in fits],
             self.limits,
             ROUTERS[self.router](),
             Streams(0),
             self.traffic,
             detail=detail,
             max_model_len=10**9,
-            hardware=Hardware(tuple(groups), capacities(self.topology)),
+            hardware=Hardware(groups, capacities(self.topology)),
+            changes=[*(self._change(*slow) for slow in self.slow_links), *self.outages],
         )
 
-    def _pipelines(self, steps: list[LayeredCost]) -> list[Pipeline]:
-        one_each = iter(steps)
-        return [
-            Pipeline(
-                self.linear.scaled(len(group)),
-                tuple(islice(one_each, len(group))),
-                tuple(send_cost(self.topology, [(*pair, 1.0)]) for pair in pairwise(group)),
-            )
-            for group in self.groups
-        ]
+    def _fits(self, topology: Topology) -> list[Fit]:
+        """What each replica costs on the topology."""
+        return [self._fit(topology, group) for group in self.groups]
+
+    def _fit(self, topology: Topology, gpus: tuple[str, ...]) -> Fit:
+        ranks = [(gpu,) for gpu in gpus] if self.pipelined else [gpus]
+        models = [all_reduce_model(topology, group) for group in ranks]
+        steps = tuple(
+            LayeredCost(self.linear, model, self.layers, self.compute, self.hbm) for model in models
+        )
+        groups = tuple(map(Group, ranks, steps, models))
+        if not self.pipelined:
+            return Fit(steps[0], groups)
+        sends = tuple(send_cost(topology, [(*pair, 1.0)]) for pair in pairwise(gpus))
+        return Fit(Pipeline(self.linear.scaled(len(gpus)), steps, sends), groups)
+
+    def _change(self, at_s: float, factors: dict[Edge, float]) -> Change:
+        slower = self.topology.damaged((), factors)
+        return Change(at_s, dict(enumerate(self._fits(slower))), capacities(slower))
 
 
 APART = ((("gpu0", "gpu1"), ("gpu2", "gpu3")), (("gpu0", "gpu2"),), (("gpu0",), ("gpu3",)))
@@ -143,3 +154,20 @@ def shared_cases(groups: tuple[tuple[tuple[str, ...], ...], ...]) -> st.SearchSt
         traffic=traffic(most=12),
         router=st.sampled_from(sorted(ROUTERS)),
     )
+
+
+@st.composite
+def slowing_cases(draw: st.DrawFn, groups: tuple[tuple[tuple[str, ...], ...], ...]) -> SharedCase:
+    """The same with links that lose bandwidth and get it back."""
+    case = draw(shared_cases(groups))
+    at_s = sorted(draw(st.lists(moments(), min_size=1, max_size=3)))
+    links = st.sampled_from(sorted(case.topology.graph.edges))
+    factors = st.dictionaries(links, st.sampled_from([0.1, 0.5, 1.0]), max_size=4)
+    return replace(case, slow_links=tuple((time_s, draw(factors)) for time_s in at_s))
+
+
+@st.composite
+def failing_shared_cases(draw: st.DrawFn, groups: tuple[tuple[tuple[str, ...], ...], ...]) -> SharedCase:
+    """The same with replicas that fail and come back."""
+    case = draw(slowing_cases(groups))
+    return replace(case, outages=draw(outages(len(case.groups))))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
 from hypothesis import strategies as st
 
-from simulator.record import Record
+from simulator.record import STEP_CAUSES, STEP_COLUMNS, Floats, Record, column
+from simulator.serving.changes import Change, Fit
 from simulator.serving.cluster import serve
 from simulator.serving.replica import Limits
 from simulator.serving.routers import ROUTERS
@@ -40,6 +43,24 @@ class LinearCost:
         return LinearCost(*(factor * value for value in vars(self).values()))
 
 
+def breakdown(cost: LinearCost) -> Callable[[Floats], Floats]:
+    """Seconds by cause of a linear cost."""
+
+    def split(steps: Floats) -> Floats:
+        found = np.zeros((len(steps), len(STEP_CAUSES)))
+        by_name = {name: column(steps, STEP_COLUMNS, name) for name in STEP_COLUMNS}
+        tokens = by_name["steps"] * by_name["decodes"] + by_name["chunk_tokens"]
+        prompts = by_name["chunks"] + by_name["completions"]
+        found[:, STEP_CAUSES.index("host")] = cost.fixed_s * by_name["steps"]
+        found[:, STEP_CAUSES.index("compute")] = cost.per_token_s * tokens
+        found[:, STEP_CAUSES.index("launch")] = cost.per_prompt_s * prompts
+        found[:, STEP_CAUSES.index("kv")] = cost.kv_s_per_token * by_name["kv_tokens"]
+        found[:, STEP_CAUSES.index("attention")] = by_name["attention_s"]
+        return found
+
+    return split
+
+
 @dataclass(frozen=True)
 class Case:
     """A scenario of the serving engine."""
@@ -51,6 +72,7 @@ class Case:
     replicas: int = 1
     max_concurrency: int | None = None
     max_model_len: int = 10**9
+    changes: tuple[Change, ...] = ()
 
     def run(self, detail: str = "macro") -> Record:
         return serve(
@@ -62,6 +84,7 @@ class Case:
             detail=detail,
             max_model_len=self.max_model_len,
             max_concurrency=self.max_concurrency,
+            changes=self.changes,
         )
 
     def with_cost(self, **changes: float) -> Case:
@@ -130,3 +153,36 @@ def closed_batches() -> st.SearchStrategy[Case]:
         limits=limits(),
         traffic=traffic().map(lambda requests: [(0.0, *lengths) for _, *lengths in requests]),
     )
+
+
+def moments() -> st.SearchStrategy[float]:
+    """Times that often tie with arrivals, with the ends of steps and with one another."""
+    return st.one_of(st.sampled_from([0.0, 5e-3, 0.02, 3 / 256, 0.1, 0.25]), st.floats(0.0, 1.0))
+
+
+@st.composite
+def changing_cases(draw: st.DrawFn) -> Case:
+    """Replicas whose costs change now and then."""
+    case = draw(cases())
+    at_s = sorted(draw(st.lists(moments(), min_size=1, max_size=4)))
+    fits = st.dictionaries(st.integers(0, case.replicas - 1), costs().map(Fit))
+    return replace(case, changes=tuple(Change(time_s, draw(fits)) for time_s in at_s))
+
+
+@st.composite
+def outages(draw: st.DrawFn, replicas: int) -> tuple[Change, ...]:
+    """Replicas that fail and come back, or do not."""
+    found = []
+    down: frozenset[int] = frozenset()
+    for at_s in sorted(draw(st.lists(moments(), min_size=1, max_size=6, unique=True))):
+        after = draw(st.frozensets(st.integers(0, replicas - 1)))
+        found.append(Change(at_s, down=after - down, up=down - after))
+        down = after
+    return tuple(found)
+
+
+@st.composite
+def failing_cases(draw: st.DrawFn) -> Case:
+    """Replicas that fail and come back."""
+    case = draw(cases())
+    return replace(case, changes=draw(outages(case.replicas)))

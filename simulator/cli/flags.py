@@ -269,7 +269,8 @@ def located(document: Document) -> Iterator[None]:
     except InputError as error:
         twins = [flag for flag in FLAGS if error.field in (".".join(flag.where), flag.where[-1])]
         flag = min(twins, key=lambda flag: len(flag.where), default=None)
-        where = tuple((error.field or "").split(".")) if flag is None else flag.where
+        keys = (error.field or "").split(".")
+        where = tuple(int(key) if key.isdecimal() else key for key in keys) if flag is None else flag.where
         if error.file is not None or (flag is None and where not in document.marks):
             raise
         if flag is not None and document.file is None and where not in document.marks:

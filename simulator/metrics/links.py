@@ -76,6 +76,8 @@ class Messages:
     bytes_per_token: float
     costs: tuple[Cost, ...]
     """Ways to go; a message takes the fastest that allows its size, the first of equals."""
+    rows: tuple[int, int | None] = (0, None)
+    """First and last (excluded) of the log, where other steps send something else."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,14 @@ class Shipments:
     it takes alone where others were in its way."""
 
 
-def shipments(record: Record, traffic: str, way: Callable[[int, int], Cost]) -> tuple[Shipments, ...]:
-    """What the table of transfers moved, by the step logs that it went from and to.
+def shipments(
+    record: Record,
+    traffic: str,
+    way: Callable[[int, int], Cost],
+    from_s: float = 0.0,
+    until_s: float = np.inf,
+) -> tuple[Shipments, ...]:
+    """What the table of transfers began to move in a span of time, by the logs that it went from and to.
 
     ``way`` gives the cost between two logs. What a failure cut off counts as a whole, at its start.
     """
@@ -106,8 +114,9 @@ def shipments(record: Record, traffic: str, way: Callable[[int, int], Cost]) -> 
     end_s = np.fmax(record.transfer("moved_s"), start_s)
     waited_s = transfer_waits_s(record)
     found = []
-    for pair in np.unique(np.column_stack([source, target])[nbytes > 0.0], axis=0):
-        rows = np.flatnonzero((source == pair[0]) & (target == pair[1]) & (nbytes > 0.0))
+    moved = (nbytes > 0.0) & (start_s >= from_s) & (start_s < until_s)
+    for pair in np.unique(np.column_stack([source, target])[moved], axis=0):
+        rows = np.flatnonzero((source == pair[0]) & (target == pair[1]) & moved)
         times = (start_s[rows], end_s[rows], waited_s[rows])
         cost = way(int(pair[0]), int(pair[1]))
         found.append(Shipments(traffic, cost, ids[rows].astype(np.intp), nbytes[rows], *times))
@@ -137,7 +146,9 @@ class _Rows(NamedTuple):
 
 def _rows(messages: Messages, steps: Floats) -> _Rows:
     tokens = column(steps, STEP_COLUMNS, "decodes") + column(steps, STEP_COLUMNS, "chunk_tokens")
-    number = messages.per_step * column(steps, STEP_COLUMNS, "steps")
+    number = np.zeros(len(steps))
+    mine = slice(*messages.rows)
+    number[mine] = messages.per_step * column(steps, STEP_COLUMNS, "steps")[mine]
     return _Rows(
         _fastest(messages, tokens.astype(np.intp)), number, number * (messages.bytes_per_token * tokens)
     )

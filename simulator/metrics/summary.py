@@ -11,7 +11,16 @@ from simulator.metrics import itl
 from simulator.metrics.latency import Distribution, Latencies, distribution, finished
 from simulator.metrics.ledger import Ledger
 from simulator.metrics.timeline import output_tokens
-from simulator.record import CAUSES, STATUS_NAMES, STEP_COLUMNS, Floats, Record, Status, column
+from simulator.record import (
+    CAUSES,
+    OUTAGE_COLUMNS,
+    STATUS_NAMES,
+    STEP_COLUMNS,
+    Floats,
+    Record,
+    Status,
+    column,
+)
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,20 @@ class HandOvers:
 
 
 @dataclass(frozen=True)
+class Failures:
+    """What replicas that fail cost."""
+
+    outages: int
+    """Times that a replica failed, up to the last end of a request."""
+    rerouted: int
+    """Requests that were sent on at least once."""
+    lost_tokens: int
+    """Tokens of KV cache lost, which are computed again where the request goes on."""
+    failed: int
+    """Requests that were never served, as no replica came back."""
+
+
+@dataclass(frozen=True)
 class Summary:
     """Latencies in seconds, throughput per second of the run; None for what there is none of."""
 
@@ -74,6 +97,7 @@ class Summary:
     preemptions: int
     reroutes: int
     """Requests sent on because a replica failed, each time counted."""
+    failures: Failures
     duration_s: float
     """From the first creation to the last end."""
     total_input_tokens: int
@@ -132,6 +156,7 @@ def summarise(
         rejected=_rejected(record),
         preemptions=len(record.preemptions),
         reroutes=len(record.reroutes),
+        failures=_failures(record),
         duration_s=duration_s,
         total_input_tokens=input_tokens,
         total_output_tokens=tokens,
@@ -218,6 +243,15 @@ def _rejected(record: Record) -> dict[str, int]:
         name: int((status == code).sum()) for code, name in STATUS_NAMES.items() if code != Status.FINISHED
     }
     return {name: count for name, count in counts.items() if count}
+
+
+def _failures(record: Record) -> Failures:
+    return Failures(
+        outages=int((column(record.outages, OUTAGE_COLUMNS, "down_s") <= record.end_s).sum()),
+        rerouted=int((record.request("reroutes") > 0).sum()),
+        lost_tokens=int(record.reroute("tokens").sum()),
+        failed=int((record.request("status") == Status.FAILED).sum()),
+    )
 
 
 def _peak_rate(record: Record, causes: Ledger) -> float:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
+from itertools import chain
 from math import inf
 
 from simpy import Event
@@ -36,19 +37,19 @@ SAME = 1e-9
 class Footprint:
     """What one unit of a rate takes of each resource. Made once, used by many flows."""
 
-    __slots__ = ("_parties", "_parties_known", "demands", "shares")
+    __slots__ = ("_parties", "_parties_version", "demands", "shares")
 
     def __init__(self, demands: Mapping[Resource, float]) -> None:
         self.demands = dict(demands)
         self.shares: dict[_Bundle, float] = {}
         self._parties: list[Party] = []
-        self._parties_known = 0
+        self._parties_version = -1
 
-    def rivals(self, parties: Sequence[Party]) -> list[Party]:
-        """Parties that use a resource of it."""
-        if self._parties_known != len(parties):
+    def rivals(self, parties: Sequence[Party], version: int) -> list[Party]:
+        """Parties that use a resource of it; looked up anew where ``version`` is another."""
+        if self._parties_version != version:
             self._parties = [party for party in parties if not party.resources.isdisjoint(self.demands)]
-            self._parties_known = len(parties)
+            self._parties_version = version
         return self._parties
 
 
@@ -117,6 +118,7 @@ class Flow:
         "limit",
         "lost_s",
         "on_done",
+        "parts",
         "rate",
         "rivals",
         "since_s",
@@ -138,7 +140,8 @@ class Flow:
         self.rate = 0.0
         self.bottleneck: _Bundle | None = None
         self.event: Event | None = None
-        self.rivals: Sequence[Party] = ()
+        self.parts: Parts = ()
+        self.rivals: list[Party] = []
 
 
 class FluidNetwork:
@@ -155,6 +158,7 @@ class FluidNetwork:
         self._capacities = dict(capacities)
         self._bundles: dict[Resource, _Bundle] = {}
         self._parties: list[Party] = []
+        self._parties_version = 0
         self._flows: dict[Flow, None] = {}
         self._touched: dict[_Bundle, None] = {}
 
@@ -177,12 +181,26 @@ class FluidNetwork:
 
     def party(self, footprints: Iterable[Footprint], on_disturbed: Callable[[], None]) -> Party:
         """Somebody who uses these footprints; ``on_disturbed`` is called while it is active and was alone."""
-        resources = frozenset(resource for one in footprints for resource in one.demands)
-        made = Party(resources, on_disturbed)
-        for other in self._parties:
-            made.meet(other)
+        made = Party(on_disturbed)
         self._parties.append(made)
+        self.move(made, footprints)
         return made
+
+    def move(self, party: Party, footprints: Iterable[Footprint]) -> None:
+        """From now on the party uses these footprints and no others; none of its flows is under way."""
+        active = party.active
+        party.leave()
+        party.part()
+        party.resources = frozenset(resource for one in footprints for resource in one.demands)
+        for other in self._parties:
+            if other is not party:
+                party.meet(other)
+        self._parties_version += 1
+        for flow in self._flows:
+            flow.rivals = self._rivals(flow.parts)
+            party.busy_rivals += party in flow.rivals
+        if active:
+            party.enter()
 
     def start(
         self,
@@ -213,6 +231,7 @@ class FluidNetwork:
         else:
             self._touch(flow.demands)
         if not of_party:
+            flow.parts = parts
             flow.rivals = self._rivals(parts)
             for rival in flow.rivals:
                 rival.rival_enters()
@@ -223,22 +242,11 @@ class FluidNetwork:
         self._remove(flow)
 
     def set_capacity(self, resource: Resource, capacity: float) -> None:
-        """From now on the resource has another capacity, above zero."""
-        factor = self._capacities[resource] / capacity
+        """The resource has another capacity, above zero, for footprints that are made from now on.
+
+        A flow with an older one goes on with the shares that it had: what is under way ends as it began.
+        """
         self._capacities[resource] = capacity
-        bundle = self._bundles.get(resource)
-        if bundle is None or factor == 1.0:
-            return
-        alone = self._split(bundle, [resource])
-        for footprint in alone.shares:
-            alone.shares[footprint] *= factor
-            footprint.shares[alone] *= factor
-        for flow in alone.flows:
-            alone.flows[flow] *= factor
-            flow.demands[alone] *= factor
-            self._progress(flow)
-            flow.rate = 0.0
-        self._touch([alone])
 
     def waiting(self) -> list[str]:
         """Flows that make no progress, in words."""
@@ -249,8 +257,9 @@ class FluidNetwork:
         ]
 
     def _rivals(self, parts: Parts) -> list[Party]:
-        found = dict.fromkeys(party for footprint, _ in parts for party in footprint.rivals(self._parties))
-        return list(found)
+        version = self._parties_version
+        found = (footprint.rivals(self._parties, version) for footprint, _ in parts)
+        return list(dict.fromkeys(chain.from_iterable(found)))
 
     def _split(self, bundle: _Bundle | None, members: list[Resource]) -> _Bundle:
         """The bundle of exactly ``members``, which are of one bundle or of none."""

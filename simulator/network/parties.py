@@ -10,8 +10,8 @@ class Party:
 
     __slots__ = ("_on_disturbed", "_rivals", "active", "busy_rivals", "resources")
 
-    def __init__(self, resources: frozenset[Hashable], on_disturbed: Callable[[], None]) -> None:
-        self.resources = resources
+    def __init__(self, on_disturbed: Callable[[], None]) -> None:
+        self.resources: frozenset[Hashable] = frozenset()
         self.active = False
         self.busy_rivals = 0
         self._rivals: list[Party] = []
@@ -32,6 +32,14 @@ class Party:
         if not self.resources.isdisjoint(other.resources):
             self._rivals.append(other)
             other._rivals.append(self)
+            self.busy_rivals += other.active
+
+    def part(self) -> None:
+        """Be nobody's rival any more."""
+        for rival in self._rivals:
+            rival._rivals.remove(self)
+        self._rivals.clear()
+        self.busy_rivals = 0
 
     def enter(self) -> None:
         """From now on its flows may come."""

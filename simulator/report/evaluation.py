@@ -71,7 +71,7 @@ class Evaluation:
     @cached_property
     def messages(self) -> tuple[Messages, ...]:
         """What the steps send over links."""
-        return messages(self.result.plan)
+        return messages(self.result.plan, self.result.record)
 
     @cached_property
     def shipments(self) -> tuple[Shipments, ...]:
@@ -91,7 +91,8 @@ def evaluate(results: Sequence[Result]) -> tuple[Evaluation, ...]:
 def _evaluate(result: Result, name: str) -> Evaluation:
     plan, record = result.plan, result.record
     found = latencies(record)
-    causes = ledger(record, [cost.breakdown for cost in plan.step_costs])
+    costs = [[fitting.step_cost.breakdown for fitting in several] for several in plan.fittings_of_logs]
+    causes = ledger(record, costs)
     summary = summarise(record, found, causes, _hardware(plan), _slo(plan.scenario.goodput))
     prefill, decode = plan.pools[0], plan.pools[-1]
     prompts, tokens = prefill.costs[0].roofline, decode.costs[0].roofline
@@ -211,7 +212,17 @@ def _warnings(result: Result, summary: Summary) -> tuple[str, ...]:
         fits = any(idle >= pool.gpus_per_replica for pool in plan.pools)
         why = "no replica is asked for there" if fits else "no replica fits into them"
         found.append(f"{idle} of {len(plan.topology.gpus)} GPUs idle: {why}")
-    rejected = sum(summary.rejected.values())
+    failures = summary.failures
+    rejected = sum(summary.rejected.values()) - failures.failed
+    if failures.outages:
+        found.append(
+            f"replicas failed {failures.outages} times: {failures.rerouted} requests were sent on,"
+            f" {failures.lost_tokens:,} tokens of KV cache lost"
+        )
+    if failures.failed:
+        found.append(
+            f"{failures.failed} of {summary.num_prompts} requests failed: no replica was up any more"
+        )
     if rejected:
         found.append(f"{rejected} of {summary.num_prompts} requests were rejected")
     if summary.preemptions:

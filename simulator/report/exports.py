@@ -191,6 +191,12 @@ def _llmsim(evaluation: Evaluation) -> dict[str, Any]:
         "rejected": summary.rejected,
         "preemptions": summary.preemptions,
         "reroutes": summary.reroutes,
+        "failures": {
+            "outages": summary.failures.outages,
+            "rerouted_requests": summary.failures.rerouted,
+            "lost_kv_tokens": summary.failures.lost_tokens,
+            "failed_requests": summary.failures.failed,
+        },
         "kv_transfer": _hand_overs(summary.hand_overs),
         "good_fraction": summary.good_fraction,
         "kept_up": growth.kept_up,

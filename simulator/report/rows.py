@@ -156,6 +156,8 @@ def _health(summaries: Sequence[Summary]) -> list[Row]:
             Row("Load", reason, tuple(float(one.rejected.get(reason, 0)) for one in summaries), "low")
             for reason in reasons
         ),
+        Row("Load", "failures of replicas", tuple(_failures(one, one.failures.outages) for one in summaries)),
+        Row("Load", "requests sent on", tuple(_failures(one, one.failures.rerouted) for one in summaries)),
         Row("Load", "preemptions", tuple(float(one.preemptions) for one in summaries), "low"),
         Row("Load", "KV cache peak, % of blocks", tuple(100.0 * one.kv_peak_fraction for one in summaries)),
         Row("Load", "replicas busy, % of the time", tuple(100.0 * one.busy_fraction for one in summaries)),
@@ -178,6 +180,10 @@ def _hand_overs(summaries: Sequence[Summary]) -> list[Row]:
         waited = tuple(None if one is None else _percentile(one.wait, percent, 1e3) for one in found)
         rows.append(Row("KV transfer", f"wait for blocks and a seat p{percent:.0f}, ms", waited, "low"))
     return rows
+
+
+def _failures(summary: Summary, count: int) -> float | None:
+    return float(count) if summary.failures.outages else None
 
 
 def _kept_up(growth: Growth) -> str | None:

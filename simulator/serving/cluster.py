@@ -12,6 +12,7 @@ from simpy import Event
 from simulator.clock import ARRIVAL_PRIORITY, Clock
 from simulator.network.fluid import FluidNetwork
 from simulator.record import NetworkFacts, Record, Status
+from simulator.serving.changes import CHANGE_PRIORITY, Change
 from simulator.serving.disaggregation import DecodePool, HandoverDesk, KvNetwork
 from simulator.serving.macro import MacroReplica
 from simulator.serving.pipeline import Pipeline, PipelineReplica
@@ -117,7 +118,11 @@ class Cluster:
         self._detail = detail
         self._clock = clock
         self.replicas = self._replicas(costs, limits, 0)
-        self._choices = router.choices(self.replicas, streams)
+        self._up = list(self.replicas)
+        self._down: frozenset[int] = frozenset()
+        self._revivals = 0  # moments ahead at which replicas come back
+        self._homeless: list[Request] = []  # until a replica is back
+        self._choices = router.choices(self._up, streams)
         self._decode_pool = decode_pool
         self._decoders: list[Target] = []
         self._desk: HandoverDesk | None = None
@@ -143,6 +148,40 @@ class Cluster:
             )
         return network
 
+    def schedule(self, changes: Sequence[Change], network: FluidNetwork | None) -> None:
+        """Let the changes come when it is time; ``network`` is what the replicas share, if they do."""
+        for change in changes:
+            self._revivals += bool(change.up)
+            self._clock.call_at(change.at_s, CHANGE_PRIORITY, partial(self._change, change, network))
+
+    def _change(self, change: Change, network: FluidNetwork | None, event: Event) -> None:
+        replicas = self.all_replicas
+        if network is not None:
+            for resource, capacity in change.capacities.items():
+                network.set_capacity(resource, capacity)
+        for index, fit in change.fits.items():
+            equipment = [] if network is None else [group.equipment(network) for group in fit.groups]
+            replicas[index].change(fit.engine, equipment)
+        if change.way is not None and self._desk is not None:
+            self._desk.network.change(change.way)
+        if change.down or change.up:
+            self._fail_and_revive(change.down, change.up)
+
+    def _fail_and_revive(self, down: frozenset[int], up: frozenset[int]) -> None:
+        """Requests of the replicas that fail go to those that are left, in the order of their arrival."""
+        now_s = self._clock.now
+        self._revivals -= bool(up)
+        self._down = self._down - up | down
+        self._up[:] = [replica for index, replica in enumerate(self.replicas) if index not in self._down]
+        for index in sorted(up):
+            self._recorder.back(index, now_s)
+        homeless, self._homeless = self._homeless, []
+        for index in sorted(down):
+            self._recorder.failed(index, now_s)
+            homeless += self.replicas[index].fail()
+        for request in sorted(homeless, key=lambda request: (request.arrival_s, request.id)):
+            self._send(request)
+
     def unfinished(self) -> list[str]:
         """Who waits for what."""
         found = [line for replica in self.all_replicas if (line := replica.unfinished())]
@@ -164,10 +203,22 @@ class Cluster:
         if rejection is None and self._desk is not None:
             self._desk.take(request)
         elif rejection is None:
-            next(self._choices).submit(request)
+            self._send(request)
         else:
-            self._recorder.end(request, rejection, self._clock.now, -1, 0)
-            self._client.ended()
+            self._turn_away(request, rejection)
+
+    def _send(self, request: Request) -> None:
+        """To a replica that is up; if there is none, when one comes back; if none ever does, nowhere."""
+        if self._up:
+            next(self._choices).submit(request)
+        elif self._revivals:
+            self._homeless.append(request)
+        else:
+            self._turn_away(request, Status.FAILED)
+
+    def _turn_away(self, request: Request, status: Status) -> None:
+        self._recorder.end(request, status, self._clock.now, -1, 0)
+        self._client.ended()
 
     def _rejection(self, request: Request) -> Status | None:
         """Why the request can never be served, if so."""
@@ -198,6 +249,7 @@ def serve(
     max_concurrency: int | None = None,
     hardware: Hardware | None = None,
     decode_pool: DecodePool | None = None,
+    changes: Sequence[Change] = (),
     on_progress: Callable[[int], None] | None = None,
 ) -> Record:
     """Serve the traffic to its end.
@@ -228,6 +280,7 @@ def serve(
     if hardware is not None and detail in SHARED:
         network = hardware.share(clock, cluster.all_replicas, closely=detail == "layer")
     network = cluster.connect(network)
+    cluster.schedule(changes, network)
     clock.run()
     if stalled := cluster.unfinished():
         raise StalledError("; ".join(stalled))

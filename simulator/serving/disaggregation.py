@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 KvTransfer = Literal["at-end", "layerwise"]
 
+Way = Callable[[int, int], AffineCost]
+"""What it costs to move KV cache from one batch to another, by the number of their step log, per byte."""
+
 
 @dataclass(frozen=True)
 class KvMoves:
@@ -38,8 +41,7 @@ class KvMoves:
     layers: int
     block_bytes: float
     """Bytes of one block in all layers and of all heads, once."""
-    way: Callable[[int, int], AffineCost]
-    """From one batch to another, both by the number of their step log, per byte."""
+    way: Way
     capacities: Mapping[Resource, float]
     """Of the links."""
 
@@ -57,11 +59,16 @@ class DecodePool:
 class KvNetwork:
     """Ways of KV cache between two pools, over links that all of it shares, and other traffic too."""
 
-    def __init__(self, clock: Clock, network: FluidNetwork, way: Callable[[int, int], AffineCost]) -> None:
+    def __init__(self, clock: Clock, network: FluidNetwork, way: Way) -> None:
         self._clock = clock
         self._network = network
         self._way = way
         self._paths: dict[tuple[int, int], FluidPath] = {}
+
+    def change(self, way: Way) -> None:
+        """From now on messages go another way; those on theirs arrive as they began."""
+        self._way = way
+        self._paths.clear()
 
     def send(
         self,

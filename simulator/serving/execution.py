@@ -131,6 +131,14 @@ class GroupFootprints:
         return known
 
 
+class Equipment(NamedTuple):
+    """What the steps of a group consist of, and what these pieces take of devices and links."""
+
+    pieces: Pieces
+    footprints: GroupFootprints
+    all_footprints: Sequence[Footprint]
+
+
 class Execution:
     """Steps of one group of GPUs on the shared network.
 
@@ -142,9 +150,7 @@ class Execution:
         self,
         clock: Clock,
         network: FluidNetwork,
-        pieces: Pieces,
-        footprints: GroupFootprints,
-        all_footprints: Sequence[Footprint],
+        equipment: Equipment,
         priority: EventPriority,
         *,
         closely: bool,
@@ -155,11 +161,10 @@ class Execution:
         self.walking = False
         self._clock = clock
         self._network = network
-        self._pieces = pieces
-        self._footprints = footprints
+        self.equipment = equipment
         self._priority = priority
         self._closely = closely
-        self._party = network.party(all_footprints, on_disturbed)
+        self._party = network.party(equipment.all_footprints, on_disturbed)
         self._legs: Iterator[Leg] = iter(())
         self._leg: Leg | None = None
         self._flow: Flow | None = None
@@ -167,6 +172,12 @@ class Execution:
         self._end_s = 0.0
         self._slack_s = 0.0
         self._on_end: Callable[[float], None] = lambda end_s: None
+
+    def equip(self, equipment: Equipment) -> None:
+        """The next step is of other pieces, or on other devices and links."""
+        if equipment is not self.equipment:
+            self.equipment = equipment
+            self._network.move(self._party, equipment.all_footprints)
 
     def enter(self) -> bool:
         """A step begins; whether it has to go piece by piece."""
@@ -195,7 +206,7 @@ class Execution:
         self._end_s = step.end_s
         self._slack_s = SLACK_ULPS * ulp(step.end_s)
         self._on_end = on_end
-        self._legs = self._all_legs(self._pieces.passage(*step.shape))
+        self._legs = self._all_legs(self.equipment.pieces.passage(*step.shape))
         self._skip(self._clock.now - step.start_s + self._slack_s)
 
     def abort(self) -> None:
@@ -215,12 +226,13 @@ class Execution:
         )
 
     def _legs_of(self, pieces: Sequence[Work | Collective]) -> list[Leg]:
+        footprints = self.equipment.footprints
         legs: list[Leg] = []
         for piece in pieces:
             if isinstance(piece, Collective):
-                legs += self._footprints.collective(piece.nbytes)
+                legs += footprints.collective(piece.nbytes)
             elif piece.seconds > 0.0:
-                legs.append(self._footprints.work(piece))
+                legs.append(footprints.work(piece))
         return legs
 
     def _skip(self, elapsed_s: float) -> None:

@@ -7,12 +7,12 @@ to the first of: a request finishes, a block cannot be allocated, an arrival tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import ceil, sqrt
 
 from simulator.clock import Clock
 from simulator.serving.decode_batch import DecodeBatch
-from simulator.serving.execution import NO_WAITS, Shape, Step, Waits
+from simulator.serving.execution import NO_WAITS, Equipment, Shape, Step, Waits
 from simulator.serving.recorder import Recorder
 from simulator.serving.replica import Anchor, Limits, Replica, StepSeconds
 from simulator.serving.request import Request
@@ -70,6 +70,11 @@ class MacroReplica(Replica):
         self._reserved -= blocks
         return blocks
 
+    def change(self, cost: StepSeconds, equipment: Sequence[Equipment]) -> None:
+        super().change(cost, equipment)
+        if self._run is not None:
+            self._cut_leap_to(self._step_under_way())
+
     def _cut_leap(self, request: Request) -> None:
         """End the leap with the running step if the request can be admitted (or get its blocks) then.
 
@@ -116,8 +121,9 @@ class MacroReplica(Replica):
             self._end_leap(self._run, waits)
         elif self._chunks:
             self._end_mixed_step(now_s, waits)
-        if waits is not NO_WAITS:
+        if waits is not NO_WAITS or self._changes:
             self._run = None
+            self._make_changes()
         self._finish_decodes(now_s)
         self._start_step(now_s)
 
@@ -170,6 +176,21 @@ class MacroReplica(Replica):
                 else:
                     decodes.join(request, request.prefilled, request.output_tokens - request.generated)
         self._chunks = []
+
+    def _drop_batch(self) -> dict[Request, int]:
+        held = {}
+        start_s = self._step_that_runs().start_s if self._running else None
+        for request in self._running.values():
+            held[request] = request.prefilled
+            if request not in self._chunks:
+                held[request] = slots = self._decodes.clock - request.slots_origin
+                request.generated += slots - request.prefilled
+                request.last_token_s = start_s
+        self._decodes = DecodeBatch(self._limits.block_size)
+        self._running, self._prefilling, self._chunks = {}, None, []
+        self._reserved = self._decode_blocks = self._done = self._leap = 0
+        self._run = None
+        return held
 
     def _finish_decodes(self, now_s: float) -> None:
         for request in self._decodes.pop_finished():

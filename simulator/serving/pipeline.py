@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, pairwise
 from typing import Protocol
 
@@ -21,7 +22,7 @@ from simulator.clock import Clock, replica_priority
 from simulator.network.collectives import AffineCost
 from simulator.network.fluid import FluidNetwork
 from simulator.network.transfers import FluidPath, Path, TimedPath
-from simulator.serving.execution import NO_WAITS, Shape, Step, Waits
+from simulator.serving.execution import NO_WAITS, Equipment, Shape, Step, Waits
 from simulator.serving.macro import MacroReplica
 from simulator.serving.recorder import Recorder
 from simulator.serving.replica import Limits, Replica, StepSeconds
@@ -54,7 +55,9 @@ class MicroBatch:
     __slots__ = (
         "arrived_s",
         "bubble_s",
+        "costs",
         "device_wait_s",
+        "equipment",
         "link_wait_s",
         "on_end",
         "send_s",
@@ -62,8 +65,16 @@ class MicroBatch:
         "void",
     )
 
-    def __init__(self, shapes: Sequence[Shape], on_end: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        shapes: Sequence[Shape],
+        costs: Sequence[StageSeconds],
+        equipment: Sequence[Equipment],
+        on_end: Callable[[], None],
+    ) -> None:
         self.shapes = shapes
+        self.costs = costs
+        self.equipment = equipment  # empty where nothing is shared
         self.on_end = on_end
         self.arrived_s = 0.0
         self.bubble_s = 0.0
@@ -76,8 +87,7 @@ class MicroBatch:
 class PipelineStage:
     """The GPUs of one stage: one micro-batch at a time, first come first served."""
 
-    def __init__(self, clock: Clock, priority: EventPriority, index: int, cost: StageSeconds) -> None:
-        self.cost = cost
+    def __init__(self, clock: Clock, priority: EventPriority, index: int) -> None:
         self._clock = clock
         self._index = index
         self._queue: deque[MicroBatch] = deque()
@@ -106,10 +116,12 @@ class PipelineStage:
     def _begin(self) -> None:
         now_s, batch = self._clock.now, self._queue[0]
         batch.bubble_s += now_s - batch.arrived_s
-        shape, cost = batch.shapes[self._index], self.cost
+        shape, cost = batch.shapes[self._index], batch.costs[self._index]
         base_s = cost.base_s(shape.decodes, shape.chunk_tokens, shape.chunks, shape.completions)
         end_s = now_s + (base_s + cost.kv_s_per_token * shape.kv_tokens + shape.attention_s)
         self._step = Step(shape, now_s, end_s)
+        if batch.equipment:
+            self.runner.equip(batch.equipment[self._index])
         self.runner.run(end_s)
 
     def _step_that_runs(self) -> Step:
@@ -139,7 +151,7 @@ class PipelineStage:
                 following.arrive(batch)
 
         shape = batch.shapes[self._index]
-        path.send(self.cost.send_bytes(shape.decodes + shape.chunk_tokens), arrived)
+        path.send(batch.costs[self._index].send_bytes(shape.decodes + shape.chunk_tokens), arrived)
 
 
 class LaneRunner:
@@ -152,14 +164,14 @@ class LaneRunner:
         stages: Sequence[PipelineStage],
         on_wake: Callable[[], None],
         on_end: Callable[[], None],
-        under_way: Callable[[], Sequence[Shape]],
+        micro_batch: Callable[[Callable[[], None]], MicroBatch],
     ) -> None:
         self._clock = clock
         self._priority = priority
         self._stages = stages
         self._on_wake = on_wake
         self._on_end = on_end
-        self._shapes = under_way
+        self._micro_batch = micro_batch
         self._pending: Event | None = None
         self._batch: MicroBatch | None = None
         self._waits = NO_WAITS
@@ -175,7 +187,7 @@ class LaneRunner:
 
     def run(self, end_s: float) -> None:
         """Send the lane's batch through the stages; what else is in them decides when it ends."""
-        self._batch = MicroBatch(self._shapes(), self._ended)
+        self._batch = self._micro_batch(self._ended)
         self._stages[0].arrive(self._batch)
 
     def rest(self) -> None:
@@ -212,18 +224,30 @@ class Lane(Replica):
 
     _chunks: list[Request]
 
-    def enter(self, stages: Sequence[PipelineStage], lanes: Sequence[Lane]) -> None:
+    def enter(
+        self, stages: Sequence[PipelineStage], lanes: Sequence[Lane], costs: Sequence[StageSeconds]
+    ) -> None:
         """Become one of ``lanes``, whose micro-batches go through ``stages``."""
-        self._stages = stages
+        self.equipment: Sequence[Equipment] = ()
+        self._stage_costs = costs
         self._others = [lane for lane in lanes if lane is not self]
         self._runner = LaneRunner(
-            self._clock, self._priority, stages, self._boundary, self._ended, self._shapes
+            self._clock, self._priority, stages, self._boundary, self._ended, self._micro_batch
         )
         self.runners = ()
 
     def release(self, request: Request) -> None:
         super().release(request)
         self._wake_others()
+
+    def change_pipeline(self, pipeline: Pipeline, equipment: Sequence[Equipment]) -> None:
+        """Its micro-batches have other costs from the next one on."""
+        self._changes.append(partial(self._adopt_pipeline, pipeline, equipment))
+
+    def _adopt_pipeline(self, pipeline: Pipeline, equipment: Sequence[Equipment]) -> None:
+        self._cost = pipeline.whole
+        self._stage_costs = pipeline.stages
+        self.equipment = equipment
 
     def _ended(self) -> None:
         """Its micro-batch has ended, and may have left blocks that others wait for."""
@@ -237,13 +261,14 @@ class Lane(Replica):
     def _blocks_of_others(self) -> int:
         return sum(other.kv_blocks_used for other in self._others)
 
-    def _shapes(self) -> tuple[Shape, ...]:
+    def _micro_batch(self, on_end: Callable[[], None]) -> MicroBatch:
         chunks = [(request.chunk_tokens, request.prefilled) for request in self._chunks]
         whole = self._step_that_runs().shape
-        return tuple(
-            whole._replace(attention_s=sum(stage.cost.attention_s(*chunk) for chunk in chunks))
-            for stage in self._stages
-        )
+        costs = self._stage_costs
+        shapes = [
+            whole._replace(attention_s=sum(cost.attention_s(*chunk) for chunk in chunks)) for cost in costs
+        ]
+        return MicroBatch(shapes, costs, self.equipment, on_end)
 
 
 class MacroLane(Lane, MacroReplica):
@@ -282,10 +307,12 @@ class PipelineReplica:
         count = len(pipeline.stages)
         priority = replica_priority(first)
         self.index = first
-        self.stages = [PipelineStage(clock, priority, *stage) for stage in enumerate(pipeline.stages)]
-        self._sends = pipeline.sends
+        self.stages = [PipelineStage(clock, priority, stage) for stage in range(count)]
         self._clock = clock
-        self._join([TimedPath(clock, send, priority) for send in pipeline.sends])
+        self._priority = priority
+        self._network: FluidNetwork | None = None
+        self._sends = pipeline.sends
+        self._join(pipeline.sends)
         self.runners = tuple(stage.runner for stage in self.stages)
         share = replace(limits, max_num_seqs=-(-limits.max_num_seqs // count))
         kind = LANE_OF_DETAIL[detail]
@@ -293,15 +320,35 @@ class PipelineReplica:
             kind(first + lane, clock, pipeline.whole, share, recorder, on_end) for lane in range(count)
         ]
         for lane in self.lanes:
-            lane.enter(self.stages, self.lanes)
+            lane.enter(self.stages, self.lanes, pipeline.stages)
 
     def send_over(self, network: FluidNetwork) -> None:
-        """From now on its stages send over links that others may use."""
-        self._join([FluidPath(self._clock, network, send, "pipeline") for send in self._sends])
+        """From now on its stages work and send on devices and links that others may use."""
+        self._network = network
+        self._join(self._sends)
+        for lane in self.lanes:
+            lane.equipment = list(chain.from_iterable(runner.equipment for runner in self.runners))
 
-    def _join(self, paths: Sequence[Path]) -> None:
-        for (stage, following), path in zip(pairwise(self.stages), paths, strict=True):
-            stage.precede(following, path)
+    def change(self, pipeline: Pipeline, equipment: Sequence[Equipment]) -> None:
+        """Micro-batches have other costs from the next one of each lane on, and sends from now on."""
+        self._join(pipeline.sends)
+        for lane in self.lanes:
+            lane.change_pipeline(pipeline, equipment)
+
+    def fail(self) -> list[Request]:
+        """All that it holds is lost; the requests, which have to go elsewhere."""
+        for stage in self.stages:
+            stage.void()
+        return list(chain.from_iterable(lane.fail() for lane in self.lanes))
+
+    def _join(self, sends: Sequence[AffineCost]) -> None:
+        for (stage, following), send in zip(pairwise(self.stages), sends, strict=True):
+            stage.precede(following, self._path(send))
+
+    def _path(self, send: AffineCost) -> Path:
+        if self._network is None:
+            return TimedPath(self._clock, send, self._priority)
+        return FluidPath(self._clock, self._network, send, "pipeline")
 
     @property
     def outstanding(self) -> int:

@@ -9,8 +9,10 @@ from math import nan
 import numpy as np
 
 from simulator.record import (
+    OUTAGE_COLUMNS,
     PREEMPTION_COLUMNS,
     REQUEST_COLUMNS,
+    REROUTE_COLUMNS,
     STEP_COLUMNS,
     TRANSFER_COLUMNS,
     Floats,
@@ -35,13 +37,18 @@ class Recorder:
         self.steps = tuple(array("d") for _ in owners)
         self._owners = owners
         self.ended = 0
+        self._cost_rows = [[0] for _ in owners]
         self._requests = array("d")
         self._preemptions = array("d")
         self._transfers = array("d")
+        self._reroutes = array("d")
+        self._outages: list[list[float]] = []
         self._on_progress = on_progress
 
     def end(self, request: Request, status: Status, end_s: float, replica: int, row: int) -> None:
-        """The request is finished or rejected."""
+        """The request is finished, or will never be."""
+        if request.loss is not None:
+            self.rerouted(request, nan, nan)
         self._requests.extend(
             (
                 request.id,
@@ -99,11 +106,35 @@ class Recorder:
             )
         )
 
+    def rerouted(self, request: Request, until_s: float, gap_s: float) -> None:
+        """A lost request has a token again, or is lost again at ``until_s`` before it was admitted."""
+        loss = request.loss
+        assert loss is not None
+        readmitted_s = until_s if loss.readmitted_s is None else loss.readmitted_s
+        where = self._owners[loss.log]
+        self._reroutes.extend((request.id, where, loss.lost_s, loss.ran, readmitted_s, gap_s, loss.tokens))
+        request.loss = None
+
+    def failed(self, replica: int, now_s: float) -> None:
+        """The replica is down."""
+        self._outages.append([replica, now_s, nan])
+
+    def back(self, replica: int, now_s: float) -> None:
+        """The replica is up again."""
+        for outage in self._outages:
+            if outage[0] == replica and outage[2] != outage[2]:
+                outage[2] = now_s
+
+    def cost_changes(self, replica: int, row: int) -> None:
+        """Steps from this row of the step log on have another cost."""
+        self._cost_rows[replica].append(row)
+
     def record(self, kv_blocks: tuple[int, ...]) -> Record:
         """The facts as arrays, requests in order of their id."""
         requests = _by_id(_table(self._requests, len(REQUEST_COLUMNS)))
         preemptions = _by_id(_table(self._preemptions, len(PREEMPTION_COLUMNS)))
         transfers = _by_id(_table(self._transfers, len(TRANSFER_COLUMNS)))
+        reroutes = _by_id(_table(self._reroutes, len(REROUTE_COLUMNS)))
         end_s = float(requests[:, REQUEST_COLUMNS.index("finish_s")].max()) if len(requests) else 0.0
         return Record(
             requests=requests,
@@ -113,6 +144,9 @@ class Recorder:
             end_s=end_s,
             owners=self._owners,
             transfers=transfers,
+            reroutes=reroutes,
+            outages=np.array(self._outages).reshape(-1, len(OUTAGE_COLUMNS)),
+            cost_rows=tuple(map(tuple, self._cost_rows)),
         )
 
 

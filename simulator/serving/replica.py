@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass
+from functools import partial
 from math import nan
-from typing import Protocol
+from typing import Any, Protocol
 
 from simulator.clock import Clock, replica_priority
 from simulator.record import Status
 from simulator.serving.disaggregation import Handover
-from simulator.serving.execution import Step
+from simulator.serving.execution import Equipment, Step
 from simulator.serving.recorder import Recorder
-from simulator.serving.request import Request
+from simulator.serving.request import Loss, Request
 from simulator.serving.runner import Runner, StepRunner
 
 
@@ -96,6 +97,12 @@ class Target(Protocol):
     def expect(self, request: Request) -> None:
         """Reserve blocks, in its turn, for a request whose prompt another replica processes."""
 
+    def change(self, cost: Any, equipment: Sequence[Equipment]) -> None:
+        """Its steps have another cost (of the kind that it has) from the next one on."""
+
+    def fail(self) -> list[Request]:
+        """All that it holds is lost; the requests, which have to go elsewhere."""
+
     def unfinished(self) -> str | None:
         """Who waits for what, or None when nothing is left."""
 
@@ -129,6 +136,7 @@ class Replica(ABC):
         self._admissions = 0
         self._kept: dict[Request, int] = {}  # blocks of requests that are not in the batch
         self._received: deque[Request] = deque()
+        self._changes: list[Callable[[], None]] = []  # of its cost, to come with its next step
 
     @property
     @abstractmethod
@@ -169,6 +177,50 @@ class Replica(ABC):
     def _step_that_runs(self) -> Step:
         """The step under way; one that leaps over several steps leaps no further than its end."""
 
+    def change(self, cost: StepSeconds, equipment: Sequence[Equipment]) -> None:
+        """Its steps have another cost from the next one on; the one under way ends as it began."""
+        self._changes.append(partial(self._adopt, cost, equipment))
+
+    def fail(self) -> list[Request]:
+        """All that it holds is lost; the requests, which have to go elsewhere."""
+        held = self._drop_batch()
+        self._runner.abort()
+        lost = [*held, *self.waiting]
+        for request in lost:
+            self._lose(request, held.get(request, 0))
+        self.waiting.clear()
+        self.outstanding = 0
+        return lost
+
+    @abstractmethod
+    def _drop_batch(self) -> dict[Request, int]:
+        """Empty the batch, whose running step is void; the tokens of KV cache of each of its requests."""
+
+    def _lose(self, request: Request, tokens: int) -> None:
+        now_s = self._clock.now
+        if request.evicted_s is not None:
+            if request.readmitted_s is None:
+                request.readmitted_s = now_s
+            self._recorder.resumed(request, self.index, self._row, now_s, nan)
+            request.evicted_s = None
+        if request.loss is not None:
+            self._recorder.rerouted(request, now_s, nan)
+        request.loss = Loss(self.index, now_s, request.admitted_s is not None, tokens)
+        request.reroutes += 1
+        request.admission = -1
+        request.prefilled = 0
+
+    def _adopt(self, cost: StepSeconds, equipment: Sequence[Equipment]) -> None:
+        self._cost = cost
+        for runner, one in zip(self.runners, equipment, strict=False):
+            runner.equip(one)
+
+    def _make_changes(self) -> None:
+        for change in self._changes:
+            self._recorder.cost_changes(self.index, self._row)
+            change()
+        self._changes.clear()
+
     def _blocks_of_others(self) -> int:
         """Blocks of its pool that other batches hold: none, where the pool is its own."""
         return 0
@@ -203,12 +255,15 @@ class Replica(ABC):
         request.admission = self._admissions
         self._admissions += 1
         request.prefilled = 0
-        if request.admitted_s is None:
-            request.admitted_s = now_s
-            request.admitted_row = self._row
-        else:
+        if request.evicted_s is not None:
             request.readmitted_s = now_s
             request.readmitted_row = self._row
+            return
+        request.admitted_row = self._row
+        if request.admitted_s is None:
+            request.admitted_s = now_s
+        if request.loss is not None:
+            request.loss.readmitted_s = now_s
 
     def _evict(self, request: Request, now_s: float, decoding: bool) -> None:
         """The request loses its blocks and goes to the head of the queue."""
@@ -229,9 +284,14 @@ class Replica(ABC):
         request.generated += 1
         if request.first_token_s is None:
             request.first_token_s = now_s
+        if request.evicted_s is None and request.loss is None:
+            return
+        last_s = request.last_token_s
+        gap_s = nan if last_s is None else now_s - last_s
+        if request.loss is not None:
+            self._recorder.rerouted(request, now_s, gap_s)
+            gap_s = nan
         if request.evicted_s is not None:
-            last_s = request.last_token_s
-            gap_s = nan if last_s is None else now_s - last_s
             self._recorder.resumed(request, self.index, self._row, now_s, gap_s)
             request.evicted_s = None
 

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from simulator.serving.disaggregation import Handover
+
+
+@dataclass(slots=True)
+class Loss:
+    """A failure that a request suffers from until its next token."""
+
+    log: int
+    """Step log of the replica that failed."""
+    lost_s: float
+    ran: bool
+    """Whether it had been admitted before."""
+    tokens: int
+    """Of its KV cache."""
+    readmitted_s: float | None = None
 
 
 class Request:
@@ -26,6 +41,7 @@ class Request:
         "id",
         "input_tokens",
         "last_token_s",
+        "loss",
         "output_tokens",
         "preemptions",
         "prefilled",
@@ -58,7 +74,8 @@ class Request:
         self.evicted_row: int | None = None
         self.readmitted_s: float | None = None
         self.readmitted_row: int | None = None
-        self.last_token_s: float | None = None  # kept only across an eviction
+        self.last_token_s: float | None = None  # kept only across an eviction or a failure
+        self.loss: Loss | None = None
 
     @property
     def prefill_tokens(self) -> int:

@@ -9,7 +9,7 @@ from simpy import Event
 from simpy.events import EventPriority
 
 from simulator.clock import Clock
-from simulator.serving.execution import NO_WAITS, Execution, Step, Waits
+from simulator.serving.execution import NO_WAITS, Equipment, Execution, Step, Waits
 
 
 class Runner(Protocol):
@@ -67,6 +67,16 @@ class StepRunner:
     def share(self, execution: Execution) -> None:
         """From now on its steps run on devices and links that others may use."""
         self._execution = execution
+
+    @property
+    def equipment(self) -> tuple[Equipment, ...]:
+        """Of its steps, where it is on shared devices and links."""
+        return () if self._execution is None else (self._execution.equipment,)
+
+    def equip(self, equipment: Equipment) -> None:
+        """Its next step has another equipment."""
+        if self._execution is not None:
+            self._execution.equip(equipment)
 
     def wake(self) -> None:
         """Call ``on_end`` now, when the other events of this instant have had their turn."""

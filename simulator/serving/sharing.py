@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from simulator.clock import Clock
 from simulator.network.collectives import AllReduceModel
 from simulator.network.fluid import FluidNetwork, Resource
-from simulator.serving.execution import COMPUTE, HBM, Execution, GroupFootprints, Pieces
+from simulator.serving.execution import COMPUTE, HBM, Equipment, Execution, GroupFootprints, Pieces
 from simulator.serving.pipeline import PipelineReplica
 from simulator.serving.replica import Target
 from simulator.serving.runner import StepRunner
@@ -22,6 +22,11 @@ class Group:
     gpus: tuple[str, ...]
     pieces: Pieces
     all_reduce: AllReduceModel
+
+    def equipment(self, network: FluidNetwork) -> Equipment:
+        """Its pieces on a network."""
+        footprints = GroupFootprints(network, self.gpus, self.all_reduce)
+        return Equipment(self.pieces, footprints, footprints.prepare(self.all_reduce.costs))
 
 
 def capacities(topology: Topology) -> dict[Resource, float]:
@@ -54,13 +59,10 @@ class Hardware:
 def _execution(
     clock: Clock, network: FluidNetwork, group: Group, runner: StepRunner, *, closely: bool
 ) -> Execution:
-    footprints = GroupFootprints(network, group.gpus, group.all_reduce)
     return Execution(
         clock,
         network,
-        group.pieces,
-        footprints,
-        footprints.prepare(group.all_reduce.costs),
+        group.equipment(network),
         runner.priority,
         closely=closely,
         on_disturbed=runner.disturbed,

@@ -55,8 +55,9 @@ class StepReplica(Replica):
             self._row += 1
             self._rows.extend(self._step_row + waits)
             self._end_step(now_s)
-        if waits is not NO_WAITS:
+        if waits is not NO_WAITS or self._changes:
             self._run = None
+            self._make_changes()
         self._start_step(now_s)
 
     def _end_step(self, now_s: float) -> None:
@@ -82,6 +83,16 @@ class StepReplica(Replica):
                 blocks = self._blocks[request]
                 self._free(request)
                 self._hand_over(request, request.leaving, blocks)
+
+    def _drop_batch(self) -> dict[Request, int]:
+        held = {request: self._slots[request] for request in self._running}
+        for request in self._decoding:
+            request.last_token_s = self._step.start_s
+        for request in held:
+            self._free(request)
+        self._running, self._decoding, self._chunks = [], [], []
+        self._run = None
+        return held
 
     def _free(self, request: Request) -> None:
         del self._slots[request], self._blocks[request], self._to_prefill[request]

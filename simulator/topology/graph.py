@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from math import inf
@@ -33,6 +33,10 @@ SCALE_UP: frozenset[LinkKind] = frozenset({"nvlink", "xgmi"})
 
 Edge = tuple[str, str]
 """One direction of a link: from a node to its neighbour."""
+
+
+class CutError(InputError):
+    """No path leads from one node to another."""
 
 
 class Hop(NamedTuple):
@@ -242,12 +246,25 @@ class Topology:
             pairs=dict(pairs),
         )
 
+    def damaged(self, lost: Collection[str], bandwidth: Mapping[Edge, float]) -> Topology:
+        """The same system without some nodes, and with some links at a factor of their bandwidth.
+
+        A NIC whose links to the network are all gone is gone, too. Routes are found anew.
+        """
+        graph = self.graph.copy()
+        for (one, other), factor in bandwidth.items():
+            graph.edges[one, other]["bandwidth_bytes_per_s"] *= factor
+        wired = _wired_nics(graph)
+        graph.remove_nodes_from(lost)
+        graph.remove_nodes_from(wired - _wired_nics(graph))
+        return Topology(self.system, graph, self._devices, self.systems)
+
     def _way(self, source: str, target: str) -> _Way:
         known = self._ways.get((source, target))
         if known is None:
             paths = self.paths(source, target)
             if not paths:
-                raise InputError(f"no link of {self.system.name} leads from {source} to {target}")
+                raise CutError(f"no link of {self.system.name} leads from {source} to {target}")
             known = self._ways[source, target] = _Way(
                 self._spread(paths),
                 max(self._path_latency_s(path) for path in paths),
@@ -294,6 +311,15 @@ class Topology:
 
     def _has_pcie(self, path: Path) -> bool:
         return any(self.link(edge).kind == "pcie" for edge in pairwise(path))
+
+
+def _wired_nics(graph: nx.Graph[str]) -> set[str]:
+    """NICs with a link to the network."""
+    return {
+        node
+        for node, data in graph.nodes(data=True)
+        if data["kind"] == NIC and any(edge["link"].kind == "network" for edge in graph.adj[node].values())
+    }
 
 
 def _both_ways(graph: nx.Graph[str], attribute: str) -> Iterator[tuple[Edge, Any]]:

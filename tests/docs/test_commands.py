@@ -38,7 +38,10 @@ def test_the_pages_print_commands() -> None:
 
 
 def _write_user_files(folder: Path) -> None:
-    """The trace, model and system that the pages call the user's own."""
+    """The trace, model and system that the pages call the user's own, and named YAML that they print."""
+    for page in PAGES:
+        for name, text in re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", page.read_text(), re.DOTALL):
+            (folder / name).write_text(text)
     (folder / "my-trace.csv").write_text("arrival_s,input_tokens,output_tokens\n0.0,100,10\n0.5,2000,50\n")
     (folder / "my-box.yaml").write_text((ROOT / "topologies" / "hgx-h200-8.yaml").read_text())
     for path in (folder / "my-model" / "config.json", folder / "path" / "to" / "config.json"):

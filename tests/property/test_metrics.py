@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from unittest.mock import patch
 
 import numpy as np
@@ -15,26 +14,8 @@ from simulator.metrics.latency import finished, latencies
 from simulator.metrics.ledger import ledger
 from simulator.metrics.summary import Hardware, summarise
 from simulator.metrics.timeline import output_tokens, timeline
-from simulator.record import STEP_CAUSES, STEP_COLUMNS, Floats, Record, column
-from tests.strategies import Case, LinearCost, cases
-
-
-def breakdown(cost: LinearCost) -> Callable[[Floats], Floats]:
-    """Seconds by cause of a linear cost."""
-
-    def split(steps: Floats) -> Floats:
-        found = np.zeros((len(steps), len(STEP_CAUSES)))
-        by_name = {name: column(steps, STEP_COLUMNS, name) for name in STEP_COLUMNS}
-        tokens = by_name["steps"] * by_name["decodes"] + by_name["chunk_tokens"]
-        prompts = by_name["chunks"] + by_name["completions"]
-        found[:, STEP_CAUSES.index("host")] = cost.fixed_s * by_name["steps"]
-        found[:, STEP_CAUSES.index("compute")] = cost.per_token_s * tokens
-        found[:, STEP_CAUSES.index("launch")] = cost.per_prompt_s * prompts
-        found[:, STEP_CAUSES.index("kv")] = cost.kv_s_per_token * by_name["kv_tokens"]
-        found[:, STEP_CAUSES.index("attention")] = by_name["attention_s"]
-        return found
-
-    return split
+from simulator.record import Floats, Record
+from tests.strategies import Case, breakdown, cases
 
 
 def ledger_of(case: Case, record: Record) -> Floats:

@@ -68,13 +68,13 @@ def test_a_flow_may_be_cancelled_in_the_instant_of_its_start() -> None:
     assert bench.run() == {"second": Outcome(4.0, 0.0)}
 
 
-def test_a_link_that_becomes_slower_and_faster_again() -> None:
-    """2 bytes by 1 s, 1 more by 3 s at a quarter of the rate, the last one in half a second."""
+def test_a_flow_under_way_ends_as_it_began_when_its_link_becomes_slower() -> None:
+    """4 bytes at 2 bytes/s end at 2 s; the next 4, at a quarter of that, take 8 s."""
     bench = Bench({"link": 2.0, "other": 2.0})
-    bench.start("only", 4.0, {"link": 1.0, "other": 1.0})
+    bench.start("before", 4.0, {"link": 1.0, "other": 1.0})
     bench.at(1.0, partial(bench.network.set_capacity, "link", 0.5))
-    bench.at(3.0, partial(bench.network.set_capacity, "link", 2.0))
-    assert bench.run()["only"].end_s == 3.5
+    bench.at(3.0, partial(bench.start, "after", 4.0, {"link": 1.0, "other": 1.0}))
+    assert bench.run() == {"before": Outcome(2.0, 0.0), "after": Outcome(11.0, 0.0)}
 
 
 def test_a_degraded_link_holds_flows_that_start_later_too() -> None:
@@ -167,3 +167,26 @@ def test_a_party_is_told_of_others_and_only_while_it_was_alone() -> None:
     assert told == ["one", "one"]
     clock.run()
     assert one.alone
+
+
+def test_a_party_that_moves_meets_those_who_are_there() -> None:
+    clock = Clock()
+    network = FluidNetwork(clock, {"a": 1.0, "b": 1.0})
+    told: list[str] = []
+    here, there = network.footprint({"a": 1.0}), network.footprint({"b": 1.0})
+    mover = network.party((here,), partial(told.append, "mover"))
+    host = network.party((there,), partial(told.append, "host"))
+    left = network.party((here,), partial(told.append, "left"))
+    network.start(((there, 1.0),), 1.0, lambda flow: None, traffic="test")
+    for party in (mover, host, left):
+        party.enter()
+    assert told == ["mover"]
+    network.move(mover, (there,))
+    assert left.alone
+    assert (mover.busy_rivals, host.busy_rivals) == (2, 2)  # each other, and the flow
+    clock.run()
+    assert (mover.busy_rivals, host.busy_rivals) == (1, 1)
+    host.leave()
+    assert mover.alone
+    network.start(((here, 1.0),), 1.0, lambda flow: None, traffic="test")
+    assert told == ["mover", "left"]

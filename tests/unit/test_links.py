@@ -272,12 +272,12 @@ def test_bytes_of_a_run_are_those_of_its_messages_one_by_one(run: Evaluation) ->
                 row[STEP_COLUMNS.index(field)] for field in ("steps", "decodes", "chunk_tokens")
             )
             hidden = plan.model.hidden * (decodes + chunk_tokens)
-            for model in pool.all_reduces[replica * stages : replica * stages + stages]:
+            for model in pool.fittings[replica].all_reduces:
                 best = model.best(2 * hidden)
                 assert best is not None
                 # two all-reduces a layer, and one in each stage for what comes into it
                 send(best, "all-reduce", count * (2 * plan.model.layers / stages + 1) * 2 * hidden)
-            for cost in pool.sends[replica]:
+            for cost in pool.fittings[replica].sends:
                 # activations and residual in two bytes each, a share from each rank
                 send(cost, "pipeline", count * 2 * 2 * hidden / pool.tensor_parallel_size)
     for source, target, nbytes in zip(

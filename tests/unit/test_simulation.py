@@ -45,14 +45,14 @@ def test_the_stages_of_a_replica_are_groups_of_its_gpus() -> None:
     found = pool(tensor_parallel_size=2, pipeline_parallel_size=2)
     assert (found.replicas, found.gpus_per_replica, found.gpus_used) == (2, 4, 8)
     assert found.layout == "2 x TP 2 x PP 2"
-    assert [len(stages) for stages in found.stages] == [2, 2]
-    gathered_s = sum(stage.base_s(1, 0, 0, 0) for stage in found.stages[0])
+    assert [len(fitting.stages) for fitting in found.fittings] == [2, 2]
+    gathered_s = found.fittings[0].step_cost.base_s(1, 0, 0, 0)
     assert gathered_s == pytest.approx(found.costs[0].base_s(1, 0, 0, 0), rel=1e-2)
 
 
 def test_the_only_stage_is_the_whole() -> None:
     found = pool(tensor_parallel_size=4)
-    assert found.stages == tuple((cost,) for cost in found.costs)
+    assert [fitting.stages for fitting in found.fittings] == [(cost,) for cost in found.costs]
 
 
 @pytest.mark.parametrize("detail", ["auto", "step", "layer"])

@@ -11,7 +11,10 @@ from simulator.report.plots.style import line_style, panels
 
 
 def draw(evaluations: Sequence[Evaluation]) -> Figure:
-    """Output tokens per second, requests that wait and requests in the batch, systems over one another."""
+    """Output tokens per second, requests that wait and requests in the batch, systems over one another.
+
+    Events of the scenario are dotted lines.
+    """
     figure, axes = panels(3, 1, (9.0, 6.6))
     for index, evaluation in enumerate(evaluations):
         found = evaluation.timeline
@@ -20,6 +23,10 @@ def draw(evaluations: Sequence[Evaluation]) -> Figure:
             axes, (found.output_tokens_per_s, found.waiting, found.running), strict=True
         ):
             panel.stairs(values, found.edges_s, baseline=None, label=evaluation.name, **style)
+    for at_s in {refit.at_s for evaluation in evaluations for refit in evaluation.result.plan.refits}:
+        if at_s <= max(evaluation.result.record.end_s for evaluation in evaluations):
+            for panel in axes:
+                panel.axvline(at_s, color="0.6", linewidth=0.8, linestyle=":", zorder=0)
     for panel, label in zip(axes, ("output tokens/s", "requests waiting", "requests running"), strict=True):
         panel.set_ylabel(label)
         panel.set_ylim(bottom=0.0)

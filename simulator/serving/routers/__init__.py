@@ -18,7 +18,7 @@ class Router(Protocol):
     """Decides which replica takes the next request."""
 
     def choices(self, replicas: Sequence[Target], streams: Streams) -> Iterator[Target]:
-        """The replica of each request, taken when it arrives."""
+        """The replica of each request, taken when it arrives; ``replicas`` are those that are up then."""
 
 
 ROUTERS: dict[str, type[Router]] = {

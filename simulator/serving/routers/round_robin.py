@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import count
 
 from simulator.serving.replica import Target
 from simulator.streams import Streams
@@ -16,4 +16,5 @@ class RoundRobin:
 
     def choices(self, replicas: Sequence[Target], streams: Streams) -> Iterator[Target]:
         """The replica of each request, in order of arrival."""
-        return cycle(replicas)
+        for turn in count():
+            yield replicas[turn % len(replicas)]
